@@ -1,0 +1,114 @@
+// Package scope holds OAuth 2.0 scope lists (RFC 6749 §3.3): a set of
+// case-sensitive scope-tokens, written as one string with single spaces.
+//
+// The string form is kept as the only form. It is what the token endpoint
+// answers, what the token record stores and what the upstream is sent, so a
+// request never has to join or split anything.
+package scope
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrSyntax says that a text is not a scope list of RFC 6749 §3.3.
+var ErrSyntax = errors.New("scope: not a list of scope-tokens separated by single spaces")
+
+// List is a set of scope-tokens separated by single spaces, in the order
+// first named and without repetitions. The zero value is the empty set.
+// A List is immutable and safe for concurrent use.
+type List string
+
+// Parse reads the scope parameter of RFC 6749 §3.3. Repeated tokens are
+// folded into one; the empty text is the empty list.
+// It returns an error that wraps [ErrSyntax] for anything else.
+func Parse(text string) (List, error) {
+	if text == "" {
+		return "", nil
+	}
+	names := strings.Split(text, " ")
+	for _, name := range names {
+		if !ValidToken(name) {
+			return "", fmt.Errorf("%w: %q", ErrSyntax, name)
+		}
+	}
+	return Of(names...), nil
+}
+
+// Of makes a list of names, each of which must satisfy [ValidToken]; it panics
+// on one that does not, because names that come from outside go through
+// [Parse].
+func Of(names ...string) List {
+	var b strings.Builder
+	for i, name := range names {
+		if !ValidToken(name) {
+			panic(fmt.Sprintf("scope: invalid scope-token %q", name))
+		}
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(name)
+	}
+	return List(b.String())
+}
+
+// ValidToken reports whether name is one scope-token:
+// 1*( %x21 / %x23-5B / %x5D-7E ).
+func ValidToken(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c < 0x21 || c > 0x7e || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// All iterates over the scope-tokens of l in their order. It does not allocate.
+func (l List) All(yield func(string) bool) {
+	for rest := string(l); rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, " ")
+		if !yield(name) {
+			return
+		}
+	}
+}
+
+// Has reports whether name is in l. It does not allocate.
+func (l List) Has(name string) bool {
+	for have := range l.All {
+		if have == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Contains reports whether every scope-token of want is in l.
+// The empty list is contained in every list. It does not allocate.
+func (l List) Contains(want List) bool {
+	for name := range want.All {
+		if !l.Has(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// Without returns l without name.
+func (l List) Without(name string) List {
+	return Of(slices.DeleteFunc(l.Names(), func(have string) bool { return have == name })...)
+}
+
+// Names returns the scope-tokens as a slice, nil for the empty list.
+func (l List) Names() []string {
+	return slices.Collect(l.All)
+}
+
+// String returns the list as RFC 6749 writes it.
+func (l List) String() string { return string(l) }
