@@ -1,0 +1,107 @@
+package clients
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"snowgate/scope"
+)
+
+// Grant is what a client gets when it asks for a token.
+type Grant struct {
+	// Scope is what the token is good for; the empty list is possible.
+	Scope scope.List
+	// Audience are the resources the token is meant for. It may be shared with
+	// the client and must not be modified.
+	Audience []string
+	// TTL is the lifetime of the token, 0 if neither the client nor a registry
+	// said one.
+	TTL time.Duration
+}
+
+// Grant decides about one token request. requested is the raw scope parameter,
+// empty if there was none: the client then gets all its scopes except
+// [AdminScope], which must be asked for. resources are the raw resource
+// parameters: without any, the audience is all of the client's audiences.
+//
+// It returns an error that matches [ErrInvalidScope] or [ErrInvalidTarget] if
+// the client asks for anything it does not have; nothing is ever granted in
+// part.
+func (c *Client) Grant(requested string, resources []string) (Grant, error) {
+	granted, err := c.grantScope(requested)
+	if err != nil {
+		return Grant{}, err
+	}
+	audience, err := c.grantAudience(resources)
+	if err != nil {
+		return Grant{}, err
+	}
+	return Grant{Scope: granted, Audience: audience, TTL: c.TokenTTL}, nil
+}
+
+func (c *Client) grantScope(requested string) (scope.List, error) {
+	if requested == "" {
+		if !c.Scopes.Has(AdminScope) {
+			return c.Scopes, nil
+		}
+		return c.Scopes.Without(AdminScope), nil
+	}
+	wanted, err := scope.Parse(requested)
+	if err != nil {
+		return "", fmt.Errorf("%w: malformed", ErrInvalidScope)
+	}
+	for name := range wanted.All {
+		if !c.Scopes.Has(name) {
+			return "", fmt.Errorf("%w: %s", ErrInvalidScope, quote(name))
+		}
+	}
+	return wanted, nil
+}
+
+func (c *Client) grantAudience(resources []string) ([]string, error) {
+	if len(resources) == 0 {
+		return c.Audiences, nil
+	}
+	audience := make([]string, 0, min(len(resources), len(c.Audiences)))
+	for _, resource := range resources {
+		// Audiences compare as the texts they are: RFC 8707 §2 leaves
+		// equivalence of URIs to the server, and the strictest is the safest.
+		if !slices.Contains(c.Audiences, resource) {
+			return nil, fmt.Errorf("%w: %s", ErrInvalidTarget, quote(resource))
+		}
+		if !slices.Contains(audience, resource) {
+			audience = append(audience, resource)
+		}
+	}
+	return audience, nil
+}
+
+// quote makes text that a caller chose fit for a log line. A program that mixes
+// up its parameters must not get its secret or a token logged.
+func quote(text string) string {
+	if strings.Contains(text, secretPrefix) || strings.Contains(text, "sgt_") {
+		return redacted
+	}
+	return fmt.Sprintf("%.64q", text)
+}
+
+// ValidAudience reports whether text may be an audience: an absolute URI
+// without a fragment (RFC 8707 §2), of printable ASCII, at most 2048 bytes.
+func ValidAudience(text string) bool {
+	if len(text) > 2048 || strings.Contains(text, "#") {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"<>\^`+"`{|}", c) >= 0 {
+			return false
+		}
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.User != nil {
+		return false
+	}
+	return u.Host != "" || u.Opaque != "" || len(u.Path) > 1
+}

@@ -1,0 +1,133 @@
+package clients
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/bits"
+	"strings"
+)
+
+// The text of a client secret: a prefix by which scanners find leaked ones, 256
+// random bits and a check on typing errors. All digits are base62, most
+// significant first, zero padded.
+const (
+	secretPrefix = "sgs_"
+	randomLen    = 43 // base62 digits of 256 bits
+	checkLen     = 6  // base62 digits of the CRC-32 of everything before
+	checkedLen   = len(secretPrefix) + randomLen
+
+	// SecretLen is the length of a client secret.
+	SecretLen = checkedLen + checkLen
+)
+
+// ErrSecretFormat says that a text is not a client secret. What matches it with
+// errors.Is says why, and never repeats the text.
+var ErrSecretFormat = errors.New("clients: not a client secret")
+
+// Plaintext is the text of a client secret. However it is printed or encoded,
+// it shows as [redacted]; the only way to the text is Reveal.
+type Plaintext struct{ text string }
+
+// NewSecret makes a client secret from 256 random bits. digest is what to keep
+// of it.
+func NewSecret() (secret Plaintext, digest [sha256.Size]byte) {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails: it would crash the program instead
+	secret = formatSecret(random)
+	return secret, Digest(secret.text)
+}
+
+// formatSecret writes random as a client secret.
+func formatSecret(random [32]byte) Plaintext {
+	text := make([]byte, SecretLen)
+	copy(text, secretPrefix)
+	var number [4]uint64
+	for i := range number {
+		number[i] = binary.BigEndian.Uint64(random[8*i:])
+	}
+	base62(text[len(secretPrefix):checkedLen], number[:])
+	base62(text[checkedLen:], []uint64{uint64(crc32.ChecksumIEEE(text[:checkedLen]))})
+	return Plaintext{string(text)}
+}
+
+// Digest returns the SHA-256 of the whole secret text: the form in which
+// secrets are stored and compared. It does not allocate for a text of the length
+// of a client secret.
+func Digest(secret string) [sha256.Size]byte {
+	// A conversion of more than 32 bytes allocates; this copy stays on the stack.
+	var buffer [64]byte
+	return sha256.Sum256(append(buffer[:0], secret...))
+}
+
+// CheckSecret tells whether text has the form of a client secret and was not
+// damaged on the way. It says nothing about whether the secret is good.
+// The error matches [ErrSecretFormat].
+func CheckSecret(text string) error {
+	switch {
+	case !strings.HasPrefix(text, secretPrefix):
+		return fmt.Errorf("%w: it does not start with %s", ErrSecretFormat, secretPrefix)
+	case len(text) != SecretLen:
+		return fmt.Errorf("%w: %d characters instead of %d", ErrSecretFormat, len(text), SecretLen)
+	case !isBase62(text[len(secretPrefix):]):
+		return fmt.Errorf("%w: a character outside 0-9A-Za-z", ErrSecretFormat)
+	case text[len(secretPrefix):checkedLen] > maxRandom:
+		return fmt.Errorf("%w: the number does not fit 256 bits", ErrSecretFormat)
+	}
+	var check [checkLen]byte
+	base62(check[:], []uint64{uint64(crc32.ChecksumIEEE([]byte(text[:checkedLen])))})
+	if string(check[:]) != text[checkedLen:] {
+		return fmt.Errorf("%w: the check digits do not match, it was damaged or mistyped", ErrSecretFormat)
+	}
+	return nil
+}
+
+// Reveal returns the text itself, to be shown once to whoever made it.
+func (p Plaintext) Reveal() string { return p.text }
+
+const redacted = "[redacted]"
+
+// String returns [redacted].
+func (p Plaintext) String() string { return redacted }
+
+// Format prints [redacted] for every verb and flag.
+func (p Plaintext) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// MarshalText returns [redacted]; JSON, YAML and structured logs go through it.
+func (p Plaintext) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// alphabet is in ASCII order, so that texts of one width sort as their numbers.
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// maxRandom is 2^256 - 1.
+var maxRandom = func() string {
+	var digits [randomLen]byte
+	const all = 1<<64 - 1
+	base62(digits[:], []uint64{all, all, all, all})
+	return string(digits[:])
+}()
+
+// base62 writes number, whose most significant word comes first, into all of
+// dst. It uses number up.
+func base62(dst []byte, number []uint64) {
+	for i := len(dst) - 1; i >= 0; i-- {
+		var digit uint64
+		for w := range number {
+			number[w], digit = bits.Div64(digit, number[w], 62)
+		}
+		dst[i] = alphabet[digit]
+	}
+}
+
+func isBase62(text string) bool {
+	for i := range len(text) {
+		if strings.IndexByte(alphabet, text[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}

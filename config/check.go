@@ -1,0 +1,254 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"snowgate/idgen"
+)
+
+// check is one rule about the variables.
+type check struct {
+	// name is the variable that a fault is about, and with the others it is
+	// what the rule looks at: it is checked only if all of them could be read.
+	name   string
+	others []string
+	// reason says what is wrong, as the end of a sentence whose subject is the
+	// value, or nothing if all is well.
+	reason func(c *Config, now time.Time) string
+}
+
+// checks is every rule that a single value cannot check by itself.
+var checks = []check{
+	{"LISTEN", nil, func(c *Config, _ time.Time) string { return checkAddress(c.Listen) }},
+	{"ADMIN_LISTEN", nil, func(c *Config, _ time.Time) string {
+		if c.AdminListen == "" {
+			return ""
+		}
+		return checkAddress(c.AdminListen)
+	}},
+	{"ADMIN_LISTEN", []string{"LISTEN"}, checkListeners},
+	{"CONFIG", nil, checkConfigFile},
+	{"REDIS_URL", nil, func(c *Config, _ time.Time) string { return checkRedisURL(c.RedisURL.Reveal()) }},
+	{"KEY_PREFIX", nil, checkKeyPrefix},
+	{"ISSUER", nil, func(c *Config, _ time.Time) string { return checkIssuer(c.Issuer) }},
+	{"EPOCH", nil, checkEpoch},
+	{"ID_ROLLBACK", nil, func(c *Config, _ time.Time) string {
+		return oneOf(c.IDRollback, "monotonic", "wait", "count", "ring", "fail")
+	}},
+	{"ID_ROLLBACK", []string{"ID_LAYOUT"}, checkRollbackField},
+	{"ID_ROLLBACK_WAIT", nil, func(c *Config, _ time.Time) string { return notNegative(c.IDRollbackWait) }},
+	{"ID_RING_SIZE", nil, checkRingSize},
+	{"WORKER_ID", []string{"ID_LAYOUT"}, checkWorker},
+	{"DATACENTER_ID", []string{"ID_LAYOUT"}, checkDatacenter},
+	{"TOKEN_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenTTL) }},
+	{"TOKEN_MAX_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenMaxTTL) }},
+	{"TOKEN_TTL", []string{"TOKEN_MAX_TTL"}, func(c *Config, _ time.Time) string {
+		if c.TokenTTL > c.TokenMaxTTL {
+			return fmt.Sprintf("is longer than %sTOKEN_MAX_TTL, %s", Prefix, c.TokenMaxTTL)
+		}
+		return ""
+	}},
+	{"STORE_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.StoreTimeout) }},
+	{"DRAIN", nil, func(c *Config, _ time.Time) string { return notNegative(c.Drain) }},
+	{"SHUTDOWN_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.ShutdownTimeout) }},
+	{"DRAIN", []string{"SHUTDOWN_TIMEOUT"}, func(c *Config, _ time.Time) string {
+		if c.Drain >= c.ShutdownTimeout {
+			return fmt.Sprintf("is not shorter than %sSHUTDOWN_TIMEOUT, %s", Prefix, c.ShutdownTimeout)
+		}
+		return ""
+	}},
+	{"LOG_LEVEL", nil, func(c *Config, _ time.Time) string {
+		return oneOf(c.LogLevel, "trace", "debug", "info", "warn", "error")
+	}},
+	{"LOG_FORMAT", nil, func(c *Config, _ time.Time) string { return oneOf(c.LogFormat, "json", "console") }},
+}
+
+// check records a fault for each rule that cfg breaks. A default that breaks a
+// rule because of another variable is named as such.
+func (v *variables) check(cfg *Config, now time.Time) {
+	for _, rule := range checks {
+		if !v.sound(rule.name) || !v.sound(rule.others...) {
+			continue
+		}
+		reason := rule.reason(cfg, now)
+		if reason == "" {
+			continue
+		}
+		name := Prefix + rule.name
+		if _, set := v.values[name]; !set {
+			v.fault(name, "the default %s", reason)
+			continue
+		}
+		v.fault(name, "%s %s", v.shown(name), reason)
+	}
+}
+
+func positive(d time.Duration) string {
+	if d <= 0 {
+		return "is not a positive duration"
+	}
+	return ""
+}
+
+func notNegative(d time.Duration) string {
+	if d < 0 {
+		return "is a negative duration"
+	}
+	return ""
+}
+
+// checkTTL asks for a second at least: expires_in (RFC 6749 §5.1) counts in
+// seconds, and 0 would be a token that was never good.
+func checkTTL(d time.Duration) string {
+	if d < time.Second {
+		return "is shorter than a second"
+	}
+	return ""
+}
+
+func oneOf(value string, all ...string) string {
+	if slices.Contains(all, value) {
+		return ""
+	}
+	return "is none of " + strings.Join(all, ", ") + suggest(value, "", all)
+}
+
+// checkAddress asks for host:port with a port number; 0 lets the system choose.
+func checkAddress(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || strings.ContainsAny(host, " /@") {
+		return "is not an address such as :8080 or 127.0.0.1:8080"
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "does not end in a port number"
+	}
+	return ""
+}
+
+func checkListeners(c *Config, _ time.Time) string {
+	if c.AdminListen != "" && c.AdminListen == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+		return "is also " + Prefix + "LISTEN; the admin listener needs an address of its own"
+	}
+	return ""
+}
+
+// checkConfigFile finds the mix-up of CONFIG and CONFIG_FILE.
+func checkConfigFile(c *Config, _ time.Time) string {
+	if strings.ContainsAny(c.ConfigFile, "\n\x00") {
+		return "is not a path; to name the YAML file itself use " + Prefix + "CONFIG without _FILE"
+	}
+	return ""
+}
+
+// checkRedisURL looks at the shape only: what the parameters mean is known to
+// whoever opens the connection. It never repeats anything of text.
+func checkRedisURL(text string) string {
+	if text == "" {
+		return ""
+	}
+	const shape = "is not a URL such as redis://host:6379/0, rediss://host:6379 or unix:///run/redis.sock"
+	u, err := url.Parse(text)
+	if err != nil {
+		return shape
+	}
+	switch u.Scheme {
+	case "redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster":
+		// Further hosts of a cluster are addr parameters, not a list.
+		if !validPort(u) || u.Opaque != "" || strings.Contains(text, "#") || strings.Contains(u.Host, ",") {
+			return shape
+		}
+	case "unix":
+		if u.Path == "" || u.Host != "" {
+			return shape
+		}
+	default:
+		return shape
+	}
+	return ""
+}
+
+var keyPrefix = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:-]{0,62}[A-Za-z0-9])?$`)
+
+// checkKeyPrefix lets colons through, because prod:sg is how people divide a
+// Redis, but no braces, which would decide about Cluster slots, and nothing
+// that is a pattern.
+func checkKeyPrefix(c *Config, _ time.Time) string {
+	if !keyPrefix.MatchString(c.KeyPrefix) {
+		return "is not 1 to 64 letters, digits and ._:- that start and end with a letter or digit"
+	}
+	return ""
+}
+
+// checkIssuer follows RFC 8414 §2, except that it allows http, for use behind
+// a proxy on one host and for trying out.
+func checkIssuer(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || !validPort(u) || u.Opaque != "":
+		return "is not an absolute http or https URL"
+	case u.User != nil:
+		return "holds a user name or password"
+	case strings.ContainsAny(text, "?#"):
+		return "has a query or a fragment"
+	case strings.HasSuffix(text, "/"):
+		return "ends in a slash"
+	case u.String() != text:
+		return "is written in another way than " + quote(u.String())
+	}
+	return ""
+}
+
+// validPort reports whether u names a host, and a port in range or none.
+func validPort(u *url.URL) bool {
+	if u.Hostname() == "" || strings.HasSuffix(u.Host, ":") {
+		return false
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" || err == nil && port > 0
+}
+
+func checkEpoch(c *Config, now time.Time) string {
+	switch {
+	case c.Epoch.Nanosecond()%int(time.Millisecond) != 0:
+		return "is not a whole millisecond"
+	case c.Epoch.After(now):
+		return "is in the future"
+	}
+	return ""
+}
+
+func checkRollbackField(c *Config, _ time.Time) string {
+	if c.IDRollback == "count" && c.IDLayout.Bits(idgen.FieldRollback) == 0 {
+		return "needs a rollback field in " + Prefix + "ID_LAYOUT, " + c.IDLayout.String()
+	}
+	return ""
+}
+
+func checkRingSize(c *Config, _ time.Time) string {
+	const most = 1 << 16 // slots of 8 bytes; at one per millisecond a minute
+	if c.IDRingSize < 1 || c.IDRingSize > most {
+		return fmt.Sprintf("is not a number from 1 to %d", most)
+	}
+	return ""
+}
+
+func checkWorker(c *Config, _ time.Time) string {
+	if largest := c.IDLayout.Max(idgen.FieldWorker); c.WorkerID.Number > largest {
+		return fmt.Sprintf("does not fit the worker field of %sID_LAYOUT; the largest is %d", Prefix, largest)
+	}
+	return ""
+}
+
+func checkDatacenter(c *Config, _ time.Time) string {
+	if largest := c.IDLayout.Max(idgen.FieldDatacenter); c.DatacenterID < 0 || c.DatacenterID > largest {
+		return fmt.Sprintf("does not fit the datacenter field of %sID_LAYOUT; the largest is %d", Prefix, largest)
+	}
+	return ""
+}

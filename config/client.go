@@ -1,0 +1,142 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"snowgate/clients"
+	"snowgate/scope"
+)
+
+// What ids of clients and secrets are made of, for faults.
+const idWanted = "1 to 128 characters of A-Za-z0-9._~-"
+
+// clientReader reads the clients of one file and remembers what must not occur
+// in it twice.
+type clientReader struct {
+	*decoder
+	rules   fileRules
+	ids     map[string]*yaml.Node
+	digests map[[sha256.Size]byte]*yaml.Node
+}
+
+// clients reads the list of clients.
+func (d *decoder) clients(n *yaml.Node, rules fileRules) []clients.Client {
+	r := &clientReader{
+		decoder: d, rules: rules,
+		ids: map[string]*yaml.Node{}, digests: map[[sha256.Size]byte]*yaml.Node{},
+	}
+	var list []clients.Client
+	for _, element := range d.list(n, "clients") {
+		list = append(list, r.client(element))
+	}
+	return list
+}
+
+func (r *clientReader) client(n *yaml.Node) clients.Client {
+	o := r.object(n, "a client", "id", "secrets", "scopes", "audiences", "token_ttl", "introspect")
+	return clients.Client{
+		ID:         r.name(r.required(o, "id"), "client id", idWanted, clients.ValidID, r.ids),
+		Secrets:    r.secrets(o),
+		Scopes:     r.scopes(o.keys["scopes"]),
+		Audiences:  r.unique(o.keys["audiences"], "audiences", audienceWanted, clients.ValidAudience),
+		TokenTTL:   r.tokenTTL(o.keys["token_ttl"]),
+		Introspect: r.boolean(o.keys["introspect"], "introspect"),
+	}
+}
+
+// name reads a text that satisfies valid and that nothing else in taken has.
+func (d *decoder) name(n *yaml.Node, what, wanted string, valid func(string) bool, taken map[string]*yaml.Node) string {
+	text, ok := d.text(n, what)
+	if !ok {
+		return ""
+	}
+	if !valid(text) {
+		d.fault(n, "%s %s is not %s", what, quote(text), wanted)
+		return ""
+	}
+	if earlier := taken[text]; earlier != nil {
+		d.fault(n, "%s %s is taken, at %s", what, quote(text), place(earlier))
+		return ""
+	}
+	taken[text] = n
+	return text
+}
+
+// scopes reads a list of scope-tokens.
+func (d *decoder) scopes(n *yaml.Node) scope.List {
+	return scope.Of(d.unique(n, "scopes", "a scope-token (RFC 6749 §3.3)", scope.ValidToken)...)
+}
+
+func (r *clientReader) tokenTTL(n *yaml.Node) time.Duration {
+	ttl := r.duration(n, "token_ttl", 0)
+	switch {
+	case ttl == 0:
+	case ttl < time.Second:
+		r.fault(n, "token_ttl %s is shorter than a second", ttl)
+	case r.rules.maxTTL > 0 && ttl > r.rules.maxTTL:
+		r.fault(n, "token_ttl %s is longer than %sTOKEN_MAX_TTL, %s", ttl, Prefix, r.rules.maxTTL)
+	}
+	return ttl
+}
+
+func (r *clientReader) secrets(o object) []clients.Secret {
+	elements := r.list(o.keys["secrets"], "secrets")
+	switch {
+	case len(elements) > clients.MaxSecrets:
+		r.fault(elements[clients.MaxSecrets], "a client may have %d secrets at most", clients.MaxSecrets)
+		return nil
+	case len(elements) == 0 && o.node != nil:
+		r.note(o.node, "a client without secrets cannot get tokens")
+	}
+	ids := map[string]*yaml.Node{}
+	var list []clients.Secret
+	for _, element := range elements {
+		list = append(list, r.secret(element, ids))
+	}
+	return list
+}
+
+func (r *clientReader) secret(n *yaml.Node, ids map[string]*yaml.Node) clients.Secret {
+	o := r.object(n, "a secret", "id", "sha256", "expires_at")
+	s := clients.Secret{
+		ID:        r.name(r.required(o, "id"), "secret id", idWanted, clients.ValidID, ids),
+		SHA256:    r.digest(r.required(o, "sha256")),
+		ExpiresAt: r.instant(o.keys["expires_at"], "expires_at"),
+	}
+	if !s.Live(r.rules.now) {
+		r.note(o.keys["expires_at"], "secret %s has expired", quote(s.ID))
+	}
+	return s
+}
+
+// digest reads the SHA-256 of a secret. What is there instead may be the secret
+// itself, so it is never repeated.
+func (r *clientReader) digest(n *yaml.Node) (digest [sha256.Size]byte) {
+	text, ok := r.text(n, "sha256")
+	if !ok {
+		return digest
+	}
+	raw, err := hex.DecodeString(text)
+	switch {
+	case looksSecret(text):
+		r.fault(n, "sha256 holds a secret itself; replace the secret, and put the SHA-256 of the new one here")
+		return digest
+	case err != nil || len(raw) != len(digest):
+		r.fault(n, "sha256 is not 64 hexadecimal digits")
+		return digest
+	}
+	copy(digest[:], raw)
+	switch earlier := r.digests[digest]; {
+	case digest == sha256.Sum256(nil):
+		r.fault(n, "sha256 is that of an empty text")
+	case earlier != nil:
+		r.fault(n, "the secret with this sha256 is in use, at %s; every client needs its own", place(earlier))
+	default:
+		r.digests[digest] = n
+	}
+	return digest
+}

@@ -1,0 +1,124 @@
+// Package config is the only reader of the environment and of the
+// configuration file. It turns them into one validated value, or into the list
+// of everything that is wrong with them.
+//
+// The environment says how this process runs and is read once, by [Load]. The
+// file says who may ask for tokens and where requests go; it is read by Load as
+// well and then again whenever it changes, by [Watch].
+//
+// Nothing is accepted and ignored: a variable or a key that this build does not
+// know is a fault, because it is either a typing error or a wish that would not
+// be granted. All faults are reported together as [Faults], each with the name
+// of its variable or its line and column in the file, and none of them repeats
+// a secret.
+//
+// # Rules for variables
+//
+// All names start with SNOWGATE_. A variable may be given as NAME_FILE instead:
+// then the content of that file is the value, less one line break at its end,
+// as Docker and Kubernetes hand over secrets. A variable that is set but empty
+// counts as not set, because that is what compose files make of an unset one;
+// the exception is SNOWGATE_ADMIN_LISTEN, which is turned off that way.
+//
+// Two kinds of unknown names are let through. SNOWGATE_TEST_… belongs to the
+// test suite. And for a service called "snowgate" (or "snowgate-…") Kubernetes
+// and Docker put variables such as SNOWGATE_SERVICE_HOST and
+// SNOWGATE_PORT=tcp://10.0.0.1:8080 into every container beside it.
+// SNOWGATE_PORT=8080 is none of these, and so a fault.
+package config
+
+import (
+	"time"
+
+	"snowgate/idgen"
+)
+
+// Prefix starts the name of every environment variable of the gateway.
+const Prefix = "SNOWGATE_"
+
+// Config is the effective configuration, made by [Load]. Treat it as immutable;
+// it is then safe for concurrent use.
+//
+// The tags are the source of the variable table in the README: env is the name
+// without [Prefix], envDefault what an unset variable means, doc what it is
+// for. [Variables] reads them.
+type Config struct {
+	// Listen and AdminListen are host:port addresses. An empty AdminListen
+	// turns the admin listener off.
+	Listen      string `env:"LISTEN" envDefault:":8080" doc:"address of the public listener"`
+	AdminListen string `env:"ADMIN_LISTEN" envDefault:"127.0.0.1:9090" doc:"address of the admin listener (metrics, health); set to nothing to turn it off"`
+
+	// ConfigFile is the path that File was read from, empty if there is none.
+	ConfigFile string `env:"CONFIG" doc:"path of the YAML file with clients and routes; reloaded on change and on SIGHUP, a bad file keeps the old state"`
+
+	// RedisURL is secret because it may hold a password. Empty is the embedded
+	// store.
+	RedisURL  Secret `env:"REDIS_URL" doc:"redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://; empty: embedded, in memory, this process only"`
+	KeyPrefix string `env:"KEY_PREFIX" envDefault:"sg" doc:"start of the name of every Redis key and channel: letters, digits and ._:-"`
+
+	// Issuer is an absolute URL without a slash at its end, so that endpoint
+	// URLs are made by appending a path.
+	Issuer string `env:"ISSUER" envDefault:"http://localhost:8080" doc:"issuer identifier: the URL by which clients reach the gateway"`
+
+	// Epoch has millisecond precision.
+	Epoch          time.Time     `env:"EPOCH" envDefault:"2026-01-01T00:00:00Z" doc:"zero of the time in ids, RFC 3339; never change it once ids exist"`
+	IDLayout       idgen.Layout  `env:"ID_LAYOUT" envDefault:"time:41,worker:10,sequence:12" doc:"fields of an id and their bits, high to low: time, datacenter, worker, rollback, sequence; at most 63 bits"`
+	IDRollback     string        `env:"ID_ROLLBACK" envDefault:"monotonic" doc:"what to do when the clock steps back: monotonic, wait, count, ring or fail"`
+	IDRollbackWait time.Duration `env:"ID_ROLLBACK_WAIT" envDefault:"5ms" doc:"longest step back that wait and count sleep through"`
+	IDRingSize     int           `env:"ID_RING_SIZE" envDefault:"200" doc:"slots of ring"`
+	WorkerID       WorkerID      `env:"WORKER_ID" envDefault:"auto" doc:"worker number of the ids: auto, ipv4, lease, registry or a number"`
+	DatacenterID   int64         `env:"DATACENTER_ID" envDefault:"0" doc:"datacenter number, when the layout has that field"`
+	StateFile      string        `env:"STATE_FILE" doc:"file in which a gateway without Redis leases keeps how far its ids went"`
+
+	TokenTTL     time.Duration `env:"TOKEN_TTL" envDefault:"1h" doc:"lifetime of a token, unless the client states its own"`
+	TokenMaxTTL  time.Duration `env:"TOKEN_MAX_TTL" envDefault:"24h" doc:"longest lifetime that a client may state"`
+	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"250ms" doc:"time for one decision that needs Redis, all in all"`
+
+	TrustedProxies Prefixes `env:"TRUSTED_PROXIES" doc:"addresses and networks (CIDR), separated by commas, whose X-Forwarded-* headers are believed; none by default"`
+
+	Drain           time.Duration `env:"DRAIN" envDefault:"5s" doc:"how long a stopping gateway still accepts requests, so that load balancers notice"`
+	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"25s" doc:"when a stopping gateway cuts what still runs, counted from the signal"`
+
+	TokenKey Key `env:"TOKEN_KEY" doc:"key of the token tag, 32 bytes as base64, when it shall not be kept in Redis"`
+
+	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" doc:"trace, debug, info, warn or error"`
+	LogFormat string `env:"LOG_FORMAT" envDefault:"json" doc:"json, or console for people"`
+
+	// File is the content of ConfigFile at the time of Load.
+	File File `env:"-"`
+}
+
+// Load reads the configuration from environ, which has the form of
+// [os.Environ], and from the files that it names. The error is of type
+// [Faults] and lists everything that is wrong.
+func Load(environ []string) (Config, error) {
+	return load(environ, time.Now())
+}
+
+// load is Load at a given time.
+func load(environ []string, now time.Time) (Config, error) {
+	vars := newVariables(environ)
+	var cfg Config
+	vars.parse(&cfg)
+	vars.check(&cfg, now)
+	faults := vars.faults
+	if cfg.ConfigFile != "" && vars.sound("CONFIG") {
+		rules := fileRules{now: now, subject: vars.shown(Prefix + "CONFIG")}
+		if vars.sound("TOKEN_MAX_TTL") {
+			rules.maxTTL = cfg.TokenMaxTTL
+		}
+		file, err := readFile(cfg.ConfigFile, rules)
+		faults = append(faults, faultsOf(err)...)
+		cfg.File = file
+	}
+	if len(faults) > 0 {
+		return Config{}, faults.sorted()
+	}
+	return cfg, nil
+}
+
+// ReadFile reads ConfigFile anew, with the same rules as [Load]. The error is of
+// type [Faults].
+func (c Config) ReadFile() (File, error) {
+	return readFile(c.ConfigFile, fileRules{maxTTL: c.TokenMaxTTL, now: time.Now(), subject: quotePath(c.ConfigFile)})
+}

@@ -1,0 +1,355 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.yaml.in/yaml/v4"
+
+	"snowgate/clients"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var testNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+var testRules = fileRules{maxTTL: 24 * time.Hour, now: testNow}
+
+// parse is parseFile of a text under a short name.
+func parse(text string) (File, error) { return parseFile("f", []byte(text), testRules) }
+
+func TestParseGoodFile(t *testing.T) {
+	content, err := os.ReadFile("testdata/good.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseFile("good.yaml", content, testRules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := File{
+		Clients: []clients.Client{{
+			ID: "orders-worker",
+			Secrets: []clients.Secret{
+				{ID: "s1", SHA256: clients.Digest("test"), ExpiresAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
+				{ID: "s2", SHA256: clients.Digest("test2")}, // hexadecimal in capitals
+			},
+			Scopes: "orders.read orders.write", Audiences: []string{"https://orders.example"}, TokenTTL: 30 * time.Minute,
+		}, {
+			ID:      "admin",
+			Secrets: []clients.Secret{{ID: "s1", SHA256: [32]byte{0x1e, 0x10}}}, // YAML takes this for a number
+			Scopes:  "snowgate:admin", Introspect: true,
+		}},
+		Routes: []Route{{
+			Name: "orders", Host: "orders.example", Path: "/orders",
+			Upstreams:   []url.URL{{Scheme: "http", Host: "orders:8080"}, {Scheme: "https", Host: "orders2"}},
+			StripPrefix: true, Methods: []string{"GET", "POST"}, Scopes: "orders.read", Audience: "https://orders.example",
+			WebSocket: true, PassToken: true, Timeout: 90 * time.Second, MaxBody: 3 << 19, AllowEncodedSlash: true,
+		}, {
+			Name: "rest", Path: "/", Upstreams: []url.URL{{Scheme: "http", Host: "[::1]:8080"}}, Public: true,
+			Timeout: 30 * time.Second, MaxBody: 10 << 20,
+		}},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(File{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// All faults of a file come at once, each with its line and column.
+func TestAllFaultsAtOnce(t *testing.T) {
+	content, err := os.ReadFile("testdata/faults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parseFile("faults.yaml", content, testRules)
+	if err == nil {
+		t.Fatal("no faults")
+	}
+	golden(t, "testdata/faults.golden", err.Error()+"\n")
+	for _, canary := range []string{"sgs_0", "hunter2"} {
+		if strings.Contains(err.Error(), canary) {
+			t.Errorf("a fault repeats the secret %s", canary)
+		}
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// Each of these is refused with exactly one line.
+func TestRefusedDocuments(t *testing.T) {
+	deep := strings.Repeat("[", 100)
+	bomb := "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nclients: [*b,*b,*b]\n"
+	tests := []struct{ text, want, reason string }{
+		{"", `f:1:1: the file is empty; write "clients: []" to have no clients and no routes`, "cut to nothing while being written"},
+		{"# nothing\n", `f:1:1: the file is empty; write "clients: []" to have no clients and no routes`, "only a comment"},
+		{"---\n", `f:1:1: the file is empty; write "clients: []" to have no clients and no routes`, "an empty document"},
+		{"~", `f:1:1: the file is empty; write "clients: []" to have no clients and no routes`, "null"},
+		{"[]", "f:1:1: the file must be a mapping of keys to values, not a list", "another shape"},
+		{"text", "f:1:1: the file must be a mapping of keys to values, not a single value", "another shape"},
+		{"clients: []\nclients: []", `f:2:1: key "clients" is given twice, first at 1:1`, "duplicate key"},
+		{"{clients: [], \"clients\": []}", `f:1:15: key "clients" is given twice, first at 1:2`, "duplicate key in another spelling"},
+		{"clients: []\n---\nclients: []", "f:2:1: a second document begins here; only one is allowed", "two documents"},
+		{"clients: []\n---\n", "f:2:1: a second document begins here; only one is allowed", "two documents, one empty"},
+		{"clients: []\n--- [\n", "f:3:1: not YAML: while parsing a flow node: did not find expected node content", "a second document that is broken"},
+		{"client: []", `f:1:1: unknown key "client" in the file; did you mean clients?`, "typing error"},
+		{"gateways: []", `f:1:1: unknown key "gateways" in the file`, "nothing like it"},
+		{"sgs_secret: 1", `f:1:1: unknown key [redacted] in the file`, "a secret in the wrong place"},
+		{"? [a]\n: b", "f:1:3: a key of the file must be a name, not a list", "complex key"},
+		{"<<: {clients: []}", `f:1:1: unknown key "<<" in the file`, "merge key"},
+		{bomb, "f:1:4: anchors are not allowed", "anchors that unfold"},
+		{"clients: &a [*a]", "f:1:10: anchors are not allowed", "an anchor that contains itself"},
+		{"clients: *a", "f:1:10: not YAML: unknown anchor 'a' referenced", "an alias of nothing"},
+		{"clients: !!binary aGk=", "f:1:10: tags are not allowed", "tag"},
+		{"clients: !custom []", "f:1:10: tags are not allowed", "tag"},
+		{"clients: " + deep, "f:1:26: not YAML: while increasing flow level: exceeded max depth of 16", "deep nesting"},
+		{"clients: [", "f:2:1: not YAML: while parsing a flow node: did not find expected node content", "cut short"},
+		{"clients:\n\t- id: a", "f:2:1: not YAML: while scanning for the next token: found character that cannot start any token", "tab"},
+		{"clients: []\nroutes: \"\xff\"", "f:2:10: this is not UTF-8", "bytes"},
+		{"clients: []\n# \x00", "f:2:3: control character U+0000", "NUL"},
+		{"\xff\xfec\x00", "f:1:1: this is not UTF-8", "UTF-16"},
+		{"clients: {id: a}", "f:1:10: clients must be a list, not a mapping", "a mapping for a list"},
+		{"clients: [{id: }]", "f:1:16: client id has no value", "no value"},
+		{"clients: [{id: a, token_ttl: 90}]", `f:1:30: "90" is not a duration such as 250ms, 90s or 1h30m`, "a number without unit"},
+		{"clients: [{id: a, introspect: \"true\"}]", "f:1:31: introspect must be true or false", "a text for a boolean"},
+		{"clients: [{id: a, introspect: }]", "f:1:31: introspect must be true or false", "nothing for a boolean"},
+	}
+	for _, tt := range tests {
+		_, err := parse(tt.text)
+		var faults Faults
+		if !errors.As(err, &faults) {
+			t.Errorf("parse(%.60q) = %v, want a fault: %s", tt.text, err, tt.reason)
+			continue
+		}
+		if got := faults[0].Error(); got != tt.want {
+			t.Errorf("parse(%.60q):\n got %s\nwant %s\n%s", tt.text, got, tt.want, tt.reason)
+		}
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	tests := []struct {
+		route string // after name and upstreams
+		want  string // the fault, empty if it is fine
+	}{
+		{"path: /", ""},
+		{"path: /oauth2x", ""},
+		{"path: /OAuth2", ""},      // paths are case-sensitive
+		{"path: /.well-known", ""}, // the gateway's own paths below it win, as with "/"
+		{"path: /.well-known/openid-configuration", ""},
+		{"path: /oauth2", `path "/oauth2" belongs to the gateway itself, which answers /oauth2`},
+		{"path: /oauth2/auth", `path "/oauth2/auth" belongs to the gateway itself, which answers /oauth2`},
+		{"{path: /livez, host: other.example}", `path "/livez" belongs to the gateway itself, which answers /livez`}, // on every host
+		{"path: /readyz/x", `path "/readyz/x" belongs to the gateway itself, which answers /readyz`},
+		{"path: /.well-known/oauth-protected-resource/a", `path "/.well-known/oauth-protected-resource/a" belongs to the gateway itself, which answers /.well-known/oauth-protected-resource`},
+		{"path: /%6fauth2", `path "/%6fauth2" is not a route's: the path of a route is written without percent-encoding`},
+		{"path: orders", `path "orders" is not a route's: the path does not start with a slash`},
+		{"path: //orders", `path "//orders" is not a route's: the path has an empty segment`},
+		{"path: ''", `path "" is not a route's: the path does not start with a slash`},
+		{"{path: /a, host: 10.0.0.1}", ""},
+		{"{path: /a, host: '[::1]'}", ""},
+		{"{path: /a, host: '*.example'}", `host "*.example" is not a host name or address without a port`},
+		{"{path: /a, host: 'a.example:80'}", `host "a.example:80" is not a host name or address without a port`},
+		{"{path: /a, host: 'a.example:'}", `host "a.example:" is not a host name or address without a port`},
+		{"{path: /a, host: '[::1]:80'}", `host "[::1]:80" is not a host name or address without a port`},
+		{"{path: /a, host: 'http://a'}", `host "http://a" is not a host name or address without a port`},
+		{"{path: /a, public: true, scopes: []}", ""}, // asks for nothing
+		{"{path: /a, public: true, scopes: [x]}", "a public route asks for no token and so for no scopes"},
+		{"{path: /a, public: true, audience: 'https://a'}", "a public route asks for no token and so for no audience"},
+		{"{path: /a, methods: [M-SEARCH, PROPFIND]}", ""},
+		{"{path: /a, methods: [TRACE]}", `"TRACE" is not a method in capitals, other than CONNECT and TRACE`},
+		{"{path: /a, methods: [GET, GET]}", `"GET" is listed twice`},
+		{"{path: /a, max_body: 0}", ""},
+		{"{path: /a, max_body: 10 MB}", ""},
+		{"{path: /a, max_body: 0x10}", `"0x10" is not a size such as 10MiB, 10MB or 1048576`},
+		{"{path: /a, max_body: '1,000'}", `"1,000" is not a size such as 10MiB, 10MB or 1048576`},
+		{"{path: /a, max_body: 9000000TiB}", `"9000000TiB" is not a size such as 10MiB, 10MB or 1048576`},
+		{"{path: /a, max_body: 99999999999999999999999}", `"99999999999999999999999" is not a size such as 10MiB, 10MB or 1048576`},
+		{"{path: /a, audience: ''}", `audience "" is not an absolute URI without a fragment`},
+	}
+	for _, tt := range tests {
+		route := strings.TrimSuffix(strings.TrimPrefix(tt.route, "{"), "}")
+		_, err := parse("routes: [{name: n, upstreams: ['http://u'], " + route + "}]")
+		got := ""
+		if faults := faultsOf(err); len(faults) == 1 {
+			got = faults[0].Message
+		} else if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("route %s:\n got %s\nwant %s", tt.route, got, tt.want)
+		}
+	}
+}
+
+func TestSameHostAndPath(t *testing.T) {
+	const two = "routes:\n- {name: a, host: %q, path: /x, upstreams: ['http://u']}\n- {name: b, host: %q, path: /x, upstreams: ['http://u']}\n"
+	if _, err := parse(fmt.Sprintf(two, "a.example", "b.example")); err != nil {
+		t.Errorf("one path on two hosts: %v", err)
+	}
+	if _, err := parse(fmt.Sprintf(two, "", "b.example")); err != nil {
+		t.Errorf("one path on every host and on one: %v", err)
+	}
+	_, err := parse(fmt.Sprintf(two, "A.example.", "a.EXAMPLE"))
+	if want := "f:3:38: another route has the same host and path, at 2:39"; err == nil || err.Error() != want {
+		t.Errorf("one path on one host = %v, want %s", err, want)
+	}
+}
+
+func TestNotes(t *testing.T) {
+	got, err := parse("clients:\n- {id: a}\n- {id: b, secrets: [{id: s, sha256: " + strings.Repeat("0a", 32) + ", expires_at: 2026-06-01T12:00:00Z}]}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Fault{
+		{Path: "f", Line: 2, Column: 3, Message: "a client without secrets cannot get tokens"},
+		{Path: "f", Line: 3, Column: 115, Message: `secret "s" has expired`},
+	}
+	if diff := cmp.Diff(want, got.Notes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFaultsAreBounded(t *testing.T) {
+	_, err := parse("clients:\n" + strings.Repeat("- x\n", 10_000))
+	faults := faultsOf(err)
+	if len(faults) != maxFaults+1 || faults[maxFaults].Message != "and more" {
+		t.Errorf("%d faults, the last is %v", len(faults), faults[len(faults)-1])
+	}
+}
+
+func TestListsAreBounded(t *testing.T) {
+	_, err := parse("clients: [{id: a, scopes: [" + strings.Repeat("a,", maxElements+1) + "]}]")
+	if want := "f:1:2028: scopes may have 1000 elements at most"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = parse("clients: [{id: a, secrets: [" + strings.Repeat("{},", clients.MaxSecrets+1) + "]}]")
+	if want := "f:1:77: a client may have 16 secrets at most"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Wherever a secret is put by mistake, no fault and no note repeats it.
+func TestNoFaultRepeatsASecret(t *testing.T) {
+	content, err := os.ReadFile("testdata/good.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root yaml.Node
+	if err := yaml.Load(content, &root); err != nil {
+		t.Fatal(err)
+	}
+	secret, _ := clients.NewSecret()
+	for _, canary := range []string{secret.Reveal(), "redis://:" + secret.Reveal()[8:40] + "@redis"} {
+		tried := 0
+		var walk func(n *yaml.Node)
+		walk = func(n *yaml.Node) {
+			for _, child := range n.Content {
+				walk(child)
+			}
+			if n.Kind != yaml.ScalarNode {
+				return
+			}
+			before := n.Value
+			n.Value = canary
+			text, err := yaml.Dump(&root)
+			n.Value = before
+			if err != nil {
+				t.Fatal(err)
+			}
+			tried++
+			file, err := parseFile("f", text, testRules)
+			if out := fmt.Sprint(err, file.Notes); strings.Contains(out, secret.Reveal()[8:40]) {
+				t.Errorf("instead of %q: %s", before, out)
+			}
+		}
+		walk(&root)
+		if tried < 50 {
+			t.Errorf("only %d places were tried", tried)
+		}
+		for _, text := range []string{"clients: *%s", "clients: &%s [", "clients: !%s []", "%%%s\n---\n", "clients: '%s", "? %s"} {
+			if _, err := parse(fmt.Sprintf(text, canary)); err == nil || strings.Contains(err.Error(), secret.Reveal()[8:40]) {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, MaxFileSize+1); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ path, want string }{
+		{filepath.Join(dir, "none"), "SNOWGATE_CONFIG: %q cannot be read: no such file or directory"},
+		{dir, "SNOWGATE_CONFIG: %q is a directory; Docker makes one where a mounted file does not exist"},
+		{"/dev/null", "SNOWGATE_CONFIG: %q is not a regular file"},
+		{large, "SNOWGATE_CONFIG: %q is larger than 8388608 bytes"},
+	}
+	for _, tt := range tests {
+		rules := testRules
+		rules.subject = quotePath(tt.path)
+		_, err := readFile(tt.path, rules)
+		if want := fmt.Sprintf(tt.want, tt.path); err == nil || err.Error() != want {
+			t.Errorf("readFile(%s) = %v, want %s", tt.path, err, want)
+		}
+	}
+}
+
+func FuzzParseFile(f *testing.F) {
+	for _, path := range []string{"testdata/good.yaml", "testdata/faults.yaml"} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Add([]byte("clients: &a [*a]"))
+	f.Add([]byte("clients: []\n---\n"))
+	f.Add([]byte("routes: [{name: a, path: /, upstreams: [http://a], max_body: 1e3}]"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		file, err := parseFile("f", content, testRules)
+		if err != nil {
+			if faults := faultsOf(err); len(faults) == 0 || strings.Count(err.Error(), "\n") != len(faults)-1 {
+				t.Fatalf("not one line per fault: %q", err)
+			}
+			return
+		}
+		var printed strings.Builder
+		if err := (Config{File: file}).Print(&printed); err != nil {
+			t.Fatalf("a valid file cannot be printed: %v", err)
+		}
+		for _, c := range file.Clients {
+			again, err := parse("clients:\n" + ClientYAML(c))
+			if err != nil || len(again.Clients) != 1 || again.Clients[0].ID != c.ID || len(again.Clients[0].Secrets) != len(c.Secrets) {
+				t.Fatalf("ClientYAML does not read back: %v\n%s", err, ClientYAML(c))
+			}
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Variable describes one environment variable.
+type Variable struct {
+	Name    string // with [Prefix]
+	Default string // empty if there is none
+	Meaning string
+	Secret  bool // its value is never shown
+}
+
+// The lines between which README.md holds [VariableTable].
+const (
+	TableBegin = "<!-- variables:begin -->"
+	TableEnd   = "<!-- variables:end -->"
+)
+
+// allVariables is made once: the fields of Config do not change.
+var allVariables = reflectVariables()
+
+// Variables returns all environment variables in the order of [Config].
+func Variables() []Variable { return allVariables }
+
+func reflectVariables() []Variable {
+	var list []Variable
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		name := field.Tag.Get("env")
+		if name == "" || name == "-" {
+			continue
+		}
+		list = append(list, Variable{
+			Name:    Prefix + name,
+			Default: field.Tag.Get("envDefault"),
+			Meaning: field.Tag.Get("doc"),
+			Secret:  isSecret(field.Type),
+		})
+	}
+	return list
+}
+
+func isSecret(t reflect.Type) bool {
+	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[Key]()
+}
+
+// secretVariable reports whether the variable of that full name is secret.
+func secretVariable(name string) bool {
+	for _, v := range allVariables {
+		if v.Name == name {
+			return v.Secret
+		}
+	}
+	return false
+}
+
+// VariableTable returns the Markdown table of all variables, for the README.
+func VariableTable() string {
+	var b strings.Builder
+	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+	for _, v := range Variables() {
+		value := "–"
+		if v.Default != "" {
+			value = "`" + v.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, value, v.Meaning)
+	}
+	return b.String()
+}
