@@ -1,0 +1,137 @@
+package tokens
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"io"
+
+	"snowgate/idgen"
+)
+
+// The parts of a token's text.
+const (
+	// Length is the number of characters of every token.
+	Length = tagOffset + tagLength
+	// Prefix starts every token, so that secret scanners can find leaked ones.
+	Prefix = "sgt_"
+
+	idOffset     = len(Prefix)
+	idLength     = 11
+	secretOffset = idOffset + idLength + 1 // after the separator
+	secretLength = 43
+	tagOffset    = secretOffset + secretLength
+	tagLength    = 11
+
+	separator = '_'
+	redacted  = "[redacted]"
+)
+
+// Bearer is a token as its holder has it, secret included: presented by a caller
+// or just minted. Whoever prints, formats or marshals one gets its id and
+// "[redacted]"; [Bearer.Reveal] is the only exit of the secret.
+//
+// A Bearer is immutable and safe for concurrent use. The zero value is no token.
+type Bearer struct {
+	text string // the whole token; empty in the zero value
+	id   idgen.ID
+}
+
+// ParseBearer reads a token. Every token has exactly one spelling; anything else
+// is [ErrMalformed]. It neither allocates nor copies, so the Bearer keeps text
+// alive. It does not look at the tag.
+func ParseBearer(text string) (Bearer, error) {
+	if len(text) != Length || text[:idOffset] != Prefix || text[secretOffset-1] != separator {
+		return Bearer{}, ErrMalformed
+	}
+	if !allDigits(text[secretOffset:]) { // the id is idgen's to judge
+		return Bearer{}, ErrMalformed
+	}
+	// Base62 keeps the order, so a range check is a comparison of texts.
+	if text[secretOffset:tagOffset] > maxSecretText || text[tagOffset:] > maxTagText {
+		return Bearer{}, ErrMalformed
+	}
+	id, err := idgen.Parse(text[idOffset : secretOffset-1])
+	if err != nil {
+		return Bearer{}, ErrMalformed
+	}
+	return Bearer{text: text, id: id}, nil
+}
+
+func allDigits(text string) bool {
+	for i := range len(text) {
+		if !isDigit[text[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// mint makes a new token under id, signed with key.
+func mint(id idgen.ID, key *Key) Bearer {
+	var secret [32]byte
+	rand.Read(secret[:]) // never fails, see crypto/rand
+	var text [Length]byte
+	copy(text[:], Prefix)
+	copy(text[idOffset:], id.String())
+	text[secretOffset-1] = separator
+	encode256(text[secretOffset:tagOffset], secret)
+	tag := tagText(key, (*[tagOffset]byte)(text[:tagOffset]))
+	copy(text[tagOffset:], tag[:])
+	return Bearer{text: string(text[:]), id: id}
+}
+
+// ID returns the public part of the token.
+func (b Bearer) ID() idgen.ID { return b.id }
+
+// Reveal returns the whole text of the token, secret included, empty for the
+// zero value. It belongs in the answer to the client who asked for the token,
+// and nowhere else.
+func (b Bearer) Reveal() string { return b.text }
+
+// Digest returns SHA-256 of the 43 characters of the secret: what a [Record]
+// keeps in its place. The zero value has the zero digest. It does not allocate.
+func (b Bearer) Digest() Digest {
+	if b.text == "" {
+		return Digest{}
+	}
+	var secret [secretLength]byte
+	copy(secret[:], b.text[secretOffset:tagOffset])
+	return sha256.Sum256(secret[:])
+}
+
+// signedBy reports, in constant time, whether the tag was made with key.
+// It does not allocate.
+func (b Bearer) signedBy(key *Key) bool {
+	if b.text == "" {
+		return false
+	}
+	var head [tagOffset]byte
+	var tag [tagLength]byte
+	copy(head[:], b.text)
+	copy(tag[:], b.text[tagOffset:])
+	return sameTag(tagText(key, &head), tag)
+}
+
+// String returns the token with everything but its id redacted.
+func (b Bearer) String() string {
+	if b.text == "" {
+		return Prefix + redacted
+	}
+	return b.text[:secretOffset] + redacted
+}
+
+// GoString is [Bearer.String].
+func (b Bearer) GoString() string { return b.String() }
+
+// Format writes [Bearer.String] whatever the verb and flags are.
+func (b Bearer) Format(f fmt.State, _ rune) { writeString(f, b.String()) }
+
+// MarshalText returns [Bearer.String].
+func (b Bearer) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// MarshalJSON returns [Bearer.String] as a JSON string.
+func (b Bearer) MarshalJSON() ([]byte, error) { return []byte(`"` + b.String() + `"`), nil }
+
+// writeString writes text to a [fmt.State], whose errors fmt reports itself.
+func writeString(w io.Writer, text string) { _, _ = io.WriteString(w, text) }

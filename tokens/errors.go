@@ -1,0 +1,76 @@
+package tokens
+
+import (
+	"errors"
+	"fmt"
+
+	"snowgate/scope"
+)
+
+// ErrInvalid matches, with errors.Is, every refusal of a bearer token: unknown,
+// expired, revoked, forged or malformed. Callers answer all of them alike; the
+// reason is for the log and the metrics.
+var ErrInvalid = errors.New("tokens: the access token is not valid")
+
+// The reasons behind [ErrInvalid]. Each matches ErrInvalid with errors.Is.
+var (
+	ErrMalformed = &invalidError{"malformed"} // not of the token format
+	ErrForged    = &invalidError{"forged"}    // its tag is not ours
+	ErrUnknown   = &invalidError{"unknown"}   // no record: never issued, revoked, or expired and gone
+	ErrExpired   = &invalidError{"expired"}   // its instant has come
+	ErrMismatch  = &invalidError{"mismatch"}  // the record under its id holds another secret
+	ErrAudience  = &invalidError{"audience"}  // meant for another resource (RFC 6750 §3.1 has no other code)
+)
+
+// invalidError is one reason for which a token is refused.
+type invalidError struct{ reason string }
+
+func (e *invalidError) Error() string { return "tokens: the access token is not valid: " + e.reason }
+
+// Is makes every reason match [ErrInvalid].
+func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
+
+// Reason returns the word by which metrics and logs count err: one of
+// malformed, forged, unknown, expired, mismatch, audience for a refused token,
+// "scope" for a valid one that may not go here, "unavailable" where no
+// decision could be made, "ok" for nil, and "error" for anything else.
+func Reason(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	if invalid, ok := errors.AsType[*invalidError](err); ok {
+		return invalid.reason
+	}
+	if _, ok := errors.AsType[*InsufficientScopeError](err); ok {
+		return "scope"
+	}
+	if errors.Is(err, ErrUnavailable) {
+		return "unavailable"
+	}
+	return "error"
+}
+
+// ErrUnavailable matches every failure to decide: the store cannot be reached,
+// is too slow, refuses to write or answers nonsense, the tag keys are not
+// loaded, or no id can be made. It says nothing about the token.
+var ErrUnavailable = errors.New("tokens: cannot decide at the moment")
+
+// ErrDuplicateID is returned by [Store.Save] when the id already belongs to a
+// record with another digest. It can only come about when two generators work
+// under one worker number.
+var ErrDuplicateID = errors.New("tokens: the id is taken by another token")
+
+// ErrForeignToken is returned by [Service.Revoke] for a token that was issued
+// to another client (RFC 7009 §2.1).
+var ErrForeignToken = errors.New("tokens: the token was issued to another client")
+
+// InsufficientScopeError refuses a valid token that lacks a scope-token of the
+// place it was shown at (RFC 6750 §3.1, insufficient_scope).
+type InsufficientScopeError struct {
+	// Required is everything the place asks for, not only what is missing.
+	Required scope.List
+}
+
+func (e *InsufficientScopeError) Error() string {
+	return fmt.Sprintf("tokens: the access token lacks a scope of %q", e.Required)
+}

@@ -1,0 +1,167 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// breakAfter is how many commands in a row must fail to reach the server.
+	// Opening by mistake costs one PING, so it need not be many.
+	breakAfter = 2
+	// probePause is the time between two probes of a server that is down, and
+	// so about how long its return goes unnoticed.
+	probePause = 50 * time.Millisecond
+	// probePauseAuth is the same for a server that turns us away: somebody has
+	// to change a password first, and it should not look like an attack.
+	probePauseAuth = 500 * time.Millisecond
+)
+
+// breaker refuses commands at once while its server cannot be reached. It opens
+// after a few commands in a row got no answer and closes when a probe of its own
+// did. No command of a caller is ever the probe, so none waits for one.
+type breaker struct {
+	probes   *probes
+	ping     func(context.Context) error
+	patience time.Duration             // a command that is given up earlier says nothing about the server
+	failures atomic.Int32              // in a row
+	open     atomic.Pointer[openError] // nil while closed
+}
+
+// openError refuses a command.
+type openError struct{ cause string }
+
+func (e *openError) Error() string { return "the server was not reachable a moment ago" }
+func (e *openError) kind() string  { return e.cause }
+
+func (b *breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if isHandshake(cmd) {
+			return next(ctx, cmd)
+		}
+		if refusal := b.refusal(ctx); refusal != nil {
+			cmd.SetErr(refusal)
+			return refusal
+		}
+		begin := time.Now()
+		err := next(ctx, cmd)
+		b.count(Kind(err), time.Since(begin))
+		return err
+	}
+}
+
+func (b *breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if len(cmds) == 0 || isHandshake(cmds[0]) {
+			return next(ctx, cmds)
+		}
+		if refusal := b.refusal(ctx); refusal != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(refusal)
+			}
+			return refusal
+		}
+		begin := time.Now()
+		err := next(ctx, cmds)
+		b.count(Kind(err), time.Since(begin))
+		return err
+	}
+}
+
+// refusal returns why a command may not go on, nil if it may.
+func (b *breaker) refusal(ctx context.Context) error {
+	if refusal := b.open.Load(); refusal != nil && !isProbe(ctx) {
+		return refusal
+	}
+	return nil
+}
+
+// unreachable reports whether a kind of failure means that the server gave no
+// answer, or none but "go away".
+func unreachable(kind string) bool {
+	return kind == KindTimeout || kind == KindRefused || kind == KindAuth
+}
+
+// count takes note of how a command ended and opens the breaker if need be.
+func (b *breaker) count(kind string, took time.Duration) {
+	if kind == KindCanceled || kind == KindTimeout && took < b.patience {
+		return // that was the caller's own haste
+	}
+	if !unreachable(kind) {
+		if b.failures.Load() != 0 {
+			b.failures.Store(0)
+		}
+		return
+	}
+	if b.failures.Add(1) >= breakAfter && b.open.CompareAndSwap(nil, &openError{kind}) {
+		b.probes.run(b.probe)
+	}
+}
+
+// probe asks the server until it answers, then closes the breaker.
+func (b *breaker) probe(ctx context.Context) {
+	for {
+		kind := Kind(b.ping(ctx))
+		if !unreachable(kind) && ctx.Err() == nil {
+			b.failures.Store(0)
+			b.open.Store(nil)
+			return
+		}
+		b.open.Store(&openError{kind})
+		pause := probePause
+		if kind == KindAuth {
+			pause = probePauseAuth
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// probes owns the goroutines that probe.
+type probes struct {
+	mu     sync.Mutex // guards the order of run and close
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func newProbes() *probes {
+	p := &probes{}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+func (p *probes) run(probe func(context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() == nil {
+		p.wg.Go(func() { probe(p.ctx) })
+	}
+}
+
+func (p *probes) close() {
+	p.mu.Lock()
+	p.cancel()
+	p.mu.Unlock()
+	p.wg.Wait()
+}
+
+type probeKey struct{}
+
+// asProbe marks a context whose commands pass an open breaker.
+func asProbe(ctx context.Context) context.Context {
+	return context.WithValue(ctx, probeKey{}, true)
+}
+
+func isProbe(ctx context.Context) bool { return ctx.Value(probeKey{}) != nil }

@@ -1,0 +1,23 @@
+// Package redisstore keeps tokens in Redis: standalone, behind Sentinel, or in a
+// cluster, 6.2 or later.
+//
+// # Keys
+//
+// Every operation uses one key, so a cluster needs no agreement between shards:
+//
+//	<prefix>:t:<id>      one token; expires by itself, a second after the token
+//	{<prefix>}:epoch     the zero of id time
+//	{<prefix>}:tagkey    the keys of the tag: start in Unix ms → base64
+//
+// # Trouble
+//
+// Every operation ends within [Options.Timeout], whatever Redis does, and every
+// failure matches tokens.ErrUnavailable: only a primary that answers "no such
+// key" makes a token unknown. When two commands in a row get no answer, a breaker
+// opens and commands fail at once, until a probe in the background gets through.
+// go-redis by itself would hold a call for ten seconds on a server that is
+// frozen, and take up to a second to notice that one is back.
+//
+// Not promised: writes that Redis acknowledged and then lost, by a failover or a
+// restart without an append-only file.
+package redisstore

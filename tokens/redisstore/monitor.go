@@ -1,0 +1,201 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	monitorPause     = time.Second            // between two probes when all is well
+	monitorPauseDown = 100 * time.Millisecond // while Redis is down
+)
+
+// Health is what a [Monitor] knows of Redis.
+type Health struct {
+	// Reachable: at the last probe a primary answered, was done loading, and
+	// did not refuse writes as such. A primary that is merely full is reachable.
+	Reachable bool
+	// Since is when Reachable last changed, by the monitor's clock; zero before
+	// the first probe ended.
+	Since time.Time
+	// Kind is that of the last failure, [KindOK] if there was none.
+	Kind string
+	// Err is the last failure, nil while reachable.
+	Err error
+
+	// Blank: at the last probe that was answered there was no epoch. Redis is new,
+	// or has lost its data, and should be told what all gateways share.
+	Blank bool
+
+	// Offset is Redis TIME minus the local clock, as of the last probe that
+	// was answered; the true value is within RoundTrip/2 of it.
+	Offset time.Duration
+	// RoundTrip is how long that answer took.
+	RoundTrip time.Duration
+	// Measured is the local instant halfway through it; zero if there was none.
+	Measured time.Time
+
+	// EvictionPolicy is Redis's maxmemory-policy, asked for at each new
+	// connection; empty if it could not be had.
+	EvictionPolicy string
+}
+
+// Evicts reports whether Redis is set up to throw live tokens away when it is
+// full. It should be "noeviction".
+func (h Health) Evicts() bool {
+	return h.EvictionPolicy != "" && h.EvictionPolicy != "noeviction"
+}
+
+// MonitorConfig is what a [Monitor] is made of; the zero value will do.
+type MonitorConfig struct {
+	// Now is the local clock. Default: time.Now.
+	Now func() time.Time
+	// OnProbe, if set, is called after every probe, by the goroutine of Run.
+	OnProbe func(Health)
+	// OnChange, if set, is called when Reachable or EvictionPolicy changed, and
+	// after the first probe, by the goroutine of Run.
+	OnChange func(Health)
+}
+
+// Monitor asks Redis about once a second whether it is there and what time it
+// is. Health may be called by many goroutines at once.
+type Monitor struct {
+	store  *Store
+	cfg    MonitorConfig
+	health atomic.Pointer[Health]
+}
+
+// Monitor returns a monitor of s that nothing runs yet.
+func (s *Store) Monitor(cfg MonitorConfig) *Monitor {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	m := &Monitor{store: s, cfg: cfg}
+	m.health.Store(&Health{Kind: KindOK})
+	return m
+}
+
+// Health returns the result of the last probe.
+func (m *Monitor) Health() Health { return *m.health.Load() }
+
+// Run probes until ctx ends: about once a second, ten times a second while
+// Redis is down.
+func (m *Monitor) Run(ctx context.Context) {
+	for {
+		m.probe(ctx)
+		pause := monitorPause
+		if !m.Health().Reachable {
+			pause = monitorPauseDown
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// probe asks once and publishes what it learned.
+func (m *Monitor) probe(ctx context.Context) {
+	before := m.Health()
+	now := before
+	now.Err = m.ask(asProbe(ctx), &now)
+	if ctx.Err() != nil {
+		return
+	}
+	now.Kind = Kind(now.Err)
+	now.Reachable = now.Err == nil
+	m.store.demoted.Store(now.Kind == KindReadOnly)
+	changed := before.Since.IsZero() || now.Reachable != before.Reachable
+	if changed {
+		now.Since = m.cfg.Now()
+	}
+	if now.Reachable && changed {
+		now.EvictionPolicy = m.evictionPolicy(asProbe(ctx))
+	}
+	m.health.Store(&now)
+	if m.cfg.OnProbe != nil {
+		m.cfg.OnProbe(now)
+	}
+	if m.cfg.OnChange != nil && (changed || now.EvictionPolicy != before.EvictionPolicy) {
+		m.cfg.OnChange(now)
+	}
+}
+
+// ask reads Redis's clock into h and finds out whether a primary is behind it:
+// TIME is answered by a replica and while loading, GETEX by neither.
+func (m *Monitor) ask(ctx context.Context, h *Health) error {
+	ctx, cancel := context.WithTimeout(ctx, m.store.timeout)
+	defer cancel()
+	node, err := m.store.clockNode(ctx)
+	if err != nil {
+		return err
+	}
+	begin, local := time.Now(), m.cfg.Now()
+	remote, err := node.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	h.RoundTrip = time.Since(begin)
+	h.Measured = local.Add(h.RoundTrip / 2)
+	h.Offset = remote.Sub(h.Measured)
+	err = m.store.client.GetEx(ctx, m.store.sharedKey("epoch"), -1).Err()
+	h.Blank = err == redis.Nil //nolint:errorlint // see Store.load
+	if h.Blank {
+		return nil
+	}
+	return err
+}
+
+// clockNode returns the server whose clock counts: in a cluster always the one
+// that holds the shared keys, because the clocks of the others may differ.
+func (s *Store) clockNode(ctx context.Context) (redis.UniversalClient, error) {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		return cluster.MasterForKey(ctx, s.sharedKey("epoch"))
+	}
+	return s.client, nil
+}
+
+// evictionPolicy returns maxmemory-policy, empty if it could not be had. In a
+// cluster it is that of the first primary found that would evict.
+func (m *Monitor) evictionPolicy(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, m.store.timeout)
+	defer cancel()
+	cluster, ok := m.store.client.(*redis.ClusterClient)
+	if !ok {
+		return policyOf(ctx, m.store.client)
+	}
+	var mu sync.Mutex
+	var worst string
+	// A primary that does not answer leaves its policy unknown.
+	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		policy := policyOf(ctx, node)
+		mu.Lock()
+		defer mu.Unlock()
+		if worst == "" || worst == "noeviction" && policy != "" {
+			worst = policy
+		}
+		return nil
+	})
+	return worst
+}
+
+func policyOf(ctx context.Context, node redis.UniversalClient) string {
+	info, err := node.Info(ctx, "memory").Result()
+	if err != nil {
+		return "" // the embedded Redis has no such section
+	}
+	for line := range strings.Lines(info) {
+		if policy, found := strings.CutPrefix(line, "maxmemory_policy:"); found {
+			return strings.TrimSpace(policy)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,233 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Defaults of [Options].
+const (
+	DefaultPrefix  = "sg"
+	DefaultTimeout = 250 * time.Millisecond
+)
+
+// connBuffer is the size of a connection's read and write buffer: records are
+// a tenth of a KiB, so go-redis's 32 KiB would be 1.3 MB of idle buffers.
+const connBuffer = 4 << 10
+
+// Options says which Redis to use and how.
+type Options struct {
+	// URL names the server: redis://, rediss:// (TLS), unix://,
+	// redis+sentinel://, redis+cluster://, and rediss+… for TLS with the last two.
+	// The forms and parameters are those of go-redis's ParseURL,
+	// ParseFailoverURL and ParseClusterURL: a Sentinel URL has the Sentinel's
+	// user and password in front of the host, and those of the data nodes in
+	// the parameters username and password; further hosts are addr parameters.
+	URL string
+	// Prefix starts every key. Default: "sg".
+	Prefix string
+	// Timeout bounds every operation of the Store, retries included, whatever
+	// the deadline of its context is. Default: 250 ms.
+	Timeout time.Duration
+	// Observe, if set, is told of every command: its name in lower case, how
+	// long it took, and its [Kind] of failure, "ok" if none. It is called by
+	// many goroutines at once and must not block.
+	Observe func(command string, d time.Duration, kind string)
+}
+
+var validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+
+// Open returns a store on the server that opts names. It connects when it is
+// first used, so an error is about opts only; no error repeats the password.
+func Open(opts Options) (*Store, error) {
+	if opts.Prefix == "" {
+		opts.Prefix = DefaultPrefix
+	}
+	if !validPrefix.MatchString(opts.Prefix) {
+		return nil, fmt.Errorf("redisstore: the key prefix %q is not 1 to 64 characters of A-Za-z0-9._:-", opts.Prefix)
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = DefaultTimeout
+	}
+	if opts.Timeout < time.Millisecond {
+		return nil, fmt.Errorf("redisstore: the timeout %s is shorter than a millisecond", opts.Timeout)
+	}
+	s := &Store{prefix: opts.Prefix, timeout: opts.Timeout, probes: newProbes()}
+	client, err := s.connect(opts)
+	if err != nil {
+		s.probes.close()
+		return nil, err
+	}
+	s.client = client
+	return s, nil
+}
+
+// connect makes the client for the topology that the URL's scheme names and
+// hangs the hooks in: the counting outermost, then, for each server, the
+// breaker and the dialling.
+func (s *Store) connect(opts Options) (redis.UniversalClient, error) {
+	scheme, _, found := strings.Cut(opts.URL, "://")
+	if !found {
+		return nil, errors.New("redisstore: the URL has no scheme; it looks like redis://:password@host:6379/0")
+	}
+	secure, topology, _ := strings.Cut(scheme, "+")
+	address, err := prepare(opts, secure, topology)
+	if err != nil {
+		return nil, err
+	}
+	var client redis.UniversalClient
+	switch {
+	case topology == "cluster":
+		client, err = s.cluster(address)
+	case topology == "sentinel":
+		client, err = s.sentinel(address)
+	case topology == "" && (secure == "redis" || secure == "rediss" || secure == "unix"):
+		client, err = s.standalone(address)
+	default:
+		return nil, fmt.Errorf("redisstore: the URL scheme %q is none of redis, rediss, unix, redis+sentinel, redis+cluster", scheme)
+	}
+	if err != nil {
+		return nil, urlError(opts.URL, err)
+	}
+	if opts.Observe != nil {
+		client.AddHook(observer{opts.Observe})
+	}
+	if node, ok := client.(*redis.Client); ok {
+		s.guard(node)
+	}
+	return client, nil
+}
+
+func (s *Store) standalone(address string) (redis.UniversalClient, error) {
+	o, err := redis.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	minimumTLS(o.TLSConfig)
+	o.ContextTimeoutEnabled = true
+	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
+	o.DisableIdentity, o.DialerRetries = true, 1
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(o), nil
+}
+
+func (s *Store) sentinel(address string) (redis.UniversalClient, error) {
+	o, err := redis.ParseFailoverURL(address)
+	if err != nil {
+		return nil, err
+	}
+	if o.MasterName == "" {
+		return nil, errNoMaster
+	}
+	minimumTLS(o.TLSConfig)
+	o.ContextTimeoutEnabled = true
+	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
+	o.DisableIdentity, o.DialerRetries = true, 1
+	return redis.NewFailoverClient(o), nil
+}
+
+func (s *Store) cluster(address string) (redis.UniversalClient, error) {
+	o, err := redis.ParseClusterURL(address)
+	if err != nil {
+		return nil, err
+	}
+	minimumTLS(o.TLSConfig)
+	o.ContextTimeoutEnabled = true
+	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
+	o.DisableIdentity, o.DialerRetries = true, 1
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	client := redis.NewClusterClient(o)
+	// A shard that is down must not keep the others from being asked, so each
+	// node has a breaker of its own.
+	client.OnNewNode(s.guard)
+	return client, nil
+}
+
+// guard hangs the breaker and the dialling into a client of one server.
+func (s *Store) guard(node *redis.Client) {
+	node.AddHook(&breaker{
+		probes:   s.probes,
+		patience: s.timeout / 2,
+		ping: func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(asProbe(ctx), s.timeout)
+			defer cancel()
+			return node.Ping(ctx).Err()
+		},
+	})
+	node.AddHook(dialing{})
+}
+
+var (
+	errNoMaster = errors.New("redisstore: a Sentinel URL needs the parameter master_name")
+	errReplica  = errors.New("redisstore: tokens are read from the primary only; remove read_only, replica_only and route_… from the URL")
+)
+
+// prepare turns the URL into one that go-redis parses, with the parameters that
+// make a silent server cost no more than the timeout. What the URL itself says
+// of a parameter is kept; the context of each operation is the upper bound.
+func prepare(opts Options, secure, topology string) (string, error) {
+	u, err := url.Parse(opts.URL)
+	if err != nil {
+		return "", urlError(opts.URL, err)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return "", urlError(opts.URL, err)
+	}
+	for _, name := range []string{"read_only", "replica_only", "route_by_latency", "route_randomly"} {
+		if query.Has(name) {
+			return "", errReplica
+		}
+	}
+	u.Scheme = secure
+	if topology == "sentinel" && u.Port() == "" {
+		u.Host = u.Host + ":26379"
+	}
+	for name, value := range map[string]string{
+		"client_name":       "snowgate",
+		"dial_timeout":      opts.Timeout.String(),
+		"read_timeout":      opts.Timeout.String(),
+		"write_timeout":     opts.Timeout.String(),
+		"pool_timeout":      opts.Timeout.String(),
+		"max_retries":       "1",  // for a connection that died while idle
+		"min_retry_backoff": "-1", // nothing gets better within the budget
+		"max_retry_backoff": "-1",
+	} {
+		if !query.Has(name) {
+			query.Set(name, value)
+		}
+	}
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+
+// urlError tells what is wrong with a URL without repeating any of it where it
+// may contain a password: a slash or question mark in one lands in any part.
+func urlError(address string, err error) error {
+	if errors.Is(err, errNoMaster) || errors.Is(err, errReplica) {
+		return err
+	}
+	if strings.ContainsAny(address, "@") || strings.Contains(address, "password") {
+		return errors.New("redisstore: the URL is not valid; in a user name or password, percent-encode every character but letters, digits and -._~")
+	}
+	var parse *url.Error
+	if errors.As(err, &parse) {
+		err = parse.Err
+	}
+	return fmt.Errorf("redisstore: the URL is not valid: %w", err)
+}
+
+func minimumTLS(config *tls.Config) {
+	if config != nil {
+		config.MinVersion = tls.VersionTLS12
+	}
+}

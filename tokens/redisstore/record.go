@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"snowgate/idgen"
+	"snowgate/scope"
+	"snowgate/tokens"
+)
+
+// A record is stored as
+//
+//	version  1 byte, recordVersion
+//	digest   32 bytes
+//	expiry   uvarint, Unix milliseconds
+//	client   uvarint length, bytes
+//	scope    uvarint length, bytes (RFC 6749 §3.3, as scope.List writes it)
+//	audience uvarint length, bytes; repeated to the end
+//
+// Every uvarint is as short as can be, so a record has one encoding.
+const recordVersion = 1
+
+// What a record may hold at most; far more than the configuration allows, and
+// little enough for a damaged value to do no harm.
+const (
+	maxClient    = 1 << 10
+	maxScope     = 16 << 10
+	maxAudience  = 2 << 10
+	maxAudiences = 128
+)
+
+var errRecord = errors.New("the record is damaged")
+
+// encodeRecord returns the stored form of r, or an error if r holds more than a
+// record may.
+func encodeRecord(r tokens.Record) ([]byte, error) {
+	t := &r.Token
+	expiry := t.ExpiresAt.UnixMilli()
+	if t.Client == "" || len(t.Client) > maxClient || len(t.Scope) > maxScope || len(t.Audience) > maxAudiences || expiry < 0 {
+		return nil, errors.New("redisstore: the token holds more than can be stored")
+	}
+	size := 1 + len(r.Digest) + 3*binary.MaxVarintLen64 + len(t.Client) + len(t.Scope)
+	for _, audience := range t.Audience {
+		size += binary.MaxVarintLen16 + len(audience)
+	}
+	b := make([]byte, 0, size)
+	b = append(b, recordVersion)
+	b = append(b, r.Digest[:]...)
+	b = binary.AppendUvarint(b, uint64(expiry))
+	b = appendText(b, t.Client)
+	b = appendText(b, t.Scope.String())
+	for _, audience := range t.Audience {
+		if audience == "" || len(audience) > maxAudience {
+			return nil, fmt.Errorf("redisstore: an audience of %d bytes cannot be stored", len(audience))
+		}
+		b = appendText(b, audience)
+	}
+	return b, nil
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// decodeRecord reads the record of id. It accepts exactly what encodeRecord
+// makes; anything else is errRecord.
+func decodeRecord(id idgen.ID, b []byte) (tokens.Record, error) {
+	r := tokens.Record{Token: tokens.Token{ID: id}}
+	if len(b) < 1+len(r.Digest) || b[0] != recordVersion {
+		return tokens.Record{}, errRecord
+	}
+	in := reader{rest: b[1+copy(r.Digest[:], b[1:]):]}
+	r.Token.ExpiresAt = in.instant()
+	r.Token.Client = in.text(1, maxClient)
+	r.Token.Scope = in.scope()
+	for !in.bad && len(in.rest) > 0 {
+		in.bad = len(r.Token.Audience) == maxAudiences
+		r.Token.Audience = append(r.Token.Audience, in.text(1, maxAudience))
+	}
+	if in.bad {
+		return tokens.Record{}, errRecord
+	}
+	return r, nil
+}
+
+// reader takes values off the front of rest until one of them is bad.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (in *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(in.rest)
+	if n <= 0 || n > 1 && in.rest[n-1] == 0 {
+		in.bad, in.rest = true, nil
+		return 0
+	}
+	in.rest = in.rest[n:]
+	return v
+}
+
+func (in *reader) instant() time.Time {
+	v := in.uvarint()
+	in.bad = in.bad || v > 1<<62
+	return time.UnixMilli(int64(v & (1<<62 - 1)))
+}
+
+func (in *reader) text(least, most uint64) string {
+	n := in.uvarint()
+	if in.bad || n < least || n > most || n > uint64(len(in.rest)) {
+		in.bad, in.rest = true, nil
+		return ""
+	}
+	text := string(in.rest[:n])
+	in.rest = in.rest[n:]
+	return text
+}
+
+func (in *reader) scope() scope.List {
+	text := in.text(0, maxScope)
+	list, err := scope.Parse(text)
+	in.bad = in.bad || err != nil || list.String() != text
+	return list
+}

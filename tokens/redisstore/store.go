@@ -1,0 +1,228 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/idgen"
+	"snowgate/tokens"
+)
+
+// Store keeps tokens in Redis. It implements [tokens.Store] and
+// [tokens.KeyStore], and is safe for concurrent use. Every failure is an
+// [*Error], which matches [tokens.ErrUnavailable].
+type Store struct {
+	client  redis.UniversalClient
+	prefix  string
+	timeout time.Duration
+	probes  *probes
+	// demoted says that the server refused to write at the monitor's last probe:
+	// it may be a replica by now, whose copy of a token proves nothing.
+	demoted atomic.Bool
+}
+
+var (
+	_ tokens.Store    = (*Store)(nil)
+	_ tokens.KeyStore = (*Store)(nil)
+)
+
+// Client returns the connection pool, for adapters that keep other things in
+// the same Redis. Its commands are observed and go through the breaker like the
+// Store's, but are bounded by their own context; it is closed with the Store.
+func (s *Store) Client() redis.UniversalClient { return s.client }
+
+// Prefix returns what every key starts with.
+func (s *Store) Prefix() string { return s.prefix }
+
+// Close closes all connections and waits for the goroutines that probe a
+// server that is down. Operations that run or come later fail.
+func (s *Store) Close() error {
+	s.probes.close()
+	return s.client.Close()
+}
+
+// Save implements [tokens.Store]: SET key value NX PX ttl, one round trip
+// unless the id is taken. A record that is too large to be stored is a plain
+// error.
+func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) error {
+	value, err := encodeRecord(r)
+	if err != nil {
+		return err
+	}
+	if ttl <= 0 {
+		return fmt.Errorf("redisstore: a record cannot live for %s", ttl)
+	}
+	if part := ttl % time.Millisecond; part > 0 {
+		ttl += time.Millisecond - part
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	key := s.tokenKey(r.Token.ID)
+	stored, err := s.client.SetNX(ctx, key, value, ttl).Result()
+	if err != nil {
+		return failure("save a token", err)
+	}
+	if stored {
+		return nil
+	}
+	return s.sameRecord(ctx, key, r)
+}
+
+// sameRecord judges a refused write: the answer to the first attempt may have
+// been lost, and the second one met its own record.
+func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) error {
+	value, err := s.client.Get(ctx, key).Bytes()
+	if err != nil {
+		if err == redis.Nil { //nolint:errorlint // see load
+			err = errors.New("the record that was in the way is gone")
+		}
+		return failure("save a token", err)
+	}
+	there, err := decodeRecord(r.Token.ID, value)
+	if err != nil || !there.Digest.Equal(r.Digest) {
+		return tokens.ErrDuplicateID
+	}
+	return nil
+}
+
+// Load implements [tokens.Store]: one GET. That there is no record is confirmed
+// by a second command that only a primary answers, because a replica in its
+// first synchronisation has no records either. That there is one counts only
+// while the server was a primary at the last probe of a running [Monitor].
+func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	value, err := s.load(ctx, s.tokenKey(id))
+	if err != nil {
+		return tokens.Record{}, err
+	}
+	record, err := decodeRecord(id, value)
+	if err != nil {
+		return tokens.Record{}, failure("read a token", err)
+	}
+	return record, nil
+}
+
+// load compares with redis.Nil by ==, not errors.Is: an error that only wraps
+// it, such as that of a Sentinel that does not know the primary, is no answer
+// about the key.
+func (s *Store) load(ctx context.Context, key string) ([]byte, error) {
+	if s.demoted.Load() {
+		return nil, failure("read a token", errDemoted)
+	}
+	value, err := s.client.Get(ctx, key).Bytes()
+	if err == redis.Nil { //nolint:errorlint // see above
+		// GETEX without options is a GET that counts as a write.
+		value, err = s.client.GetEx(ctx, key, -1).Bytes()
+	}
+	if err == redis.Nil { //nolint:errorlint // see above
+		return nil, tokens.ErrUnknown
+	}
+	if err != nil {
+		return nil, failure("read a token", err)
+	}
+	return value, nil
+}
+
+// errDemoted is why a server that takes no writes is not asked for tokens.
+var errDemoted = &demotedError{}
+
+type demotedError struct{}
+
+func (*demotedError) Error() string { return "the server takes no writes: it may be a replica" }
+func (*demotedError) kind() string  { return KindReadOnly }
+
+// Delete implements [tokens.Store]: one DEL.
+func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.client.Del(ctx, s.tokenKey(id)).Err(); err != nil {
+		return failure("delete a token", err)
+	}
+	return nil
+}
+
+// LoadKeys implements [tokens.KeyStore]: one HGETALL.
+func (s *Store) LoadKeys(ctx context.Context) ([]tokens.TagKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	fields, err := s.client.HGetAll(ctx, s.sharedKey("tagkey")).Result()
+	if err != nil {
+		return nil, failure("read the tag keys", err)
+	}
+	keys := make([]tokens.TagKey, 0, len(fields))
+	for field, value := range fields {
+		start, err := strconv.ParseInt(field, 10, 64)
+		if err != nil || start < 0 || strconv.FormatInt(start, 10) != field {
+			return nil, failure("read the tag keys", fmt.Errorf("the field %q is not an instant in Unix milliseconds", field))
+		}
+		key, err := tokens.ParseKey(value)
+		if err != nil {
+			return nil, failure("read the tag keys", fmt.Errorf("the key that starts at %d: %w", start, err))
+		}
+		keys = append(keys, tokens.TagKey{Start: start, Key: key})
+	}
+	return keys, nil
+}
+
+// AddKeys implements [tokens.KeyStore]: one HSETNX for each key.
+func (s *Store) AddKeys(ctx context.Context, keys []tokens.TagKey) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	for _, key := range keys {
+		field := strconv.FormatInt(key.Start, 10)
+		if err := s.client.HSetNX(ctx, s.sharedKey("tagkey"), field, key.Key.Reveal()).Err(); err != nil {
+			return failure("add a tag key", err)
+		}
+	}
+	return nil
+}
+
+// EpochMismatchError says that this deployment counts time from another instant
+// than the configuration says. Ids of the two would not mix; the gateway must
+// not start.
+type EpochMismatchError struct {
+	Configured string // what ClaimEpoch was given
+	Recorded   string // what the first gateway recorded
+}
+
+func (e *EpochMismatchError) Error() string {
+	return fmt.Sprintf("redisstore: the epoch is configured as %q, but ids of this deployment count from %q", e.Configured, e.Recorded)
+}
+
+// ClaimEpoch records the zero of id time for all gateways, or checks it against
+// the one recorded: [*EpochMismatchError] if they differ, [*Error] if Redis
+// could not be asked. Equal instants must be spelled equally.
+func (s *Store) ClaimEpoch(ctx context.Context, epoch string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	claimed, err := s.client.SetNX(ctx, s.sharedKey("epoch"), epoch, 0).Result()
+	if err != nil {
+		return failure("claim the epoch", err)
+	}
+	if claimed {
+		return nil
+	}
+	recorded, err := s.client.Get(ctx, s.sharedKey("epoch")).Result()
+	if err != nil {
+		return failure("read the epoch", err)
+	}
+	if recorded != epoch {
+		return &EpochMismatchError{Configured: epoch, Recorded: recorded}
+	}
+	return nil
+}
+
+// tokenKey is the key of a token's record. It has no hash tag, so that a
+// cluster spreads tokens over its shards.
+func (s *Store) tokenKey(id idgen.ID) string { return s.prefix + ":t:" + id.String() }
+
+// sharedKey is the key of something there is one of in a deployment; the hash
+// tag keeps all of them on one shard.
+func (s *Store) sharedKey(name string) string { return "{" + s.prefix + "}:" + name }

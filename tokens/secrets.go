@@ -1,0 +1,77 @@
+package tokens
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+)
+
+// Digest is SHA-256 of the 43 characters of a token's secret. It is what is
+// stored of a secret, and no less to be kept out of logs than the record it
+// opens; printing one shows "[redacted]".
+type Digest [32]byte
+
+// Equal compares in constant time.
+func (d Digest) Equal(other Digest) bool {
+	return subtle.ConstantTimeCompare(d[:], other[:]) == 1
+}
+
+// String returns "[redacted]".
+func (d Digest) String() string { return redacted }
+
+// GoString returns "[redacted]".
+func (d Digest) GoString() string { return redacted }
+
+// Format writes "[redacted]" whatever the verb and flags are.
+func (d Digest) Format(f fmt.State, _ rune) { writeString(f, redacted) }
+
+// MarshalText returns "[redacted]".
+func (d Digest) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Key signs the tag of tokens: 256 secret bits. Printing one shows
+// "[redacted]"; [Key.Reveal] is its only exit.
+type Key [32]byte
+
+// ErrKey says that a text is not a [Key]. The text is never repeated.
+var ErrKey = errors.New("tokens: a tag key is 32 bytes in standard base64 with padding (44 characters); make one with: openssl rand -base64 32")
+
+// NewKey draws a key.
+func NewKey() Key {
+	var key Key
+	rand.Read(key[:]) // never fails, see crypto/rand
+	return key
+}
+
+// ParseKey reads 32 bytes in standard base64 with padding (RFC 4648 §4), as
+// [Key.Reveal] writes them. Anything else is [ErrKey].
+func ParseKey(text string) (Key, error) {
+	// A decoder would skip line breaks; a key has one spelling.
+	if len(text) != base64.StdEncoding.EncodedLen(len(Key{})) {
+		return Key{}, ErrKey
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) != len(Key{}) {
+		return Key{}, ErrKey
+	}
+	return Key(raw), nil
+}
+
+// Reveal returns the key in standard base64. It belongs in the [KeyStore].
+func (k Key) Reveal() string { return base64.StdEncoding.EncodeToString(k[:]) }
+
+// Equal compares in constant time.
+func (k Key) Equal(other Key) bool { return subtle.ConstantTimeCompare(k[:], other[:]) == 1 }
+
+// String returns "[redacted]".
+func (k Key) String() string { return redacted }
+
+// GoString returns "[redacted]".
+func (k Key) GoString() string { return redacted }
+
+// Format writes "[redacted]" whatever the verb and flags are.
+func (k Key) Format(f fmt.State, _ rune) { writeString(f, redacted) }
+
+// MarshalText returns "[redacted]".
+func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }

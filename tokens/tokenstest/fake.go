@@ -1,0 +1,205 @@
+// Package tokenstest helps to test what uses package tokens: a store in memory
+// that fails on demand, and the contract that every store must pass.
+package tokenstest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"snowgate/idgen"
+	"snowgate/tokens"
+)
+
+// Clock is a clock that stands still until it is moved. It is safe for
+// concurrent use.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewClock returns a clock that shows the given instant.
+func NewClock(now time.Time) *Clock { return &Clock{now: now} }
+
+// Now returns what the clock shows.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock, backwards if d is negative.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Store is a [tokens.Store] and [tokens.KeyStore] in memory. It is safe for
+// concurrent use.
+type Store struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	records map[idgen.ID]entry
+	keys    map[int64]tokens.Key
+	fault   func(op string) error
+	calls   map[string]int
+}
+
+type entry struct {
+	record tokens.Record
+	ends   time.Time
+}
+
+var (
+	_ tokens.Store    = (*Store)(nil)
+	_ tokens.KeyStore = (*Store)(nil)
+)
+
+// NewStore returns an empty store whose records expire by the given clock.
+func NewStore(now func() time.Time) *Store {
+	return &Store{
+		now:     now,
+		records: make(map[idgen.ID]entry),
+		keys:    make(map[int64]tokens.Key),
+		calls:   make(map[string]int),
+	}
+}
+
+// Fail makes every operation fail for which fault returns an error. op is the
+// name of the method. Such an operation is not carried out, and its error
+// matches [tokens.ErrUnavailable]. nil ends the trouble.
+func (s *Store) Fail(fault func(op string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+// Calls returns how often the named method has been called, "" for all.
+func (s *Store) Calls(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if op != "" {
+		return s.calls[op]
+	}
+	total := 0
+	for n := range maps.Values(s.calls) {
+		total += n
+	}
+	return total
+}
+
+// Wipe forgets everything, as a Redis that restarts empty.
+func (s *Store) Wipe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.records)
+	clear(s.keys)
+}
+
+// Put stores r as it is, over whatever is there, so that a test can have a
+// record that Save would refuse.
+func (s *Store) Put(r tokens.Record, ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records[r.Token.ID] = entry{r, s.now().Add(ttl)}
+}
+
+// begin locks the store for one operation and returns its fault, if any.
+func (s *Store) begin(ctx context.Context, op string) error {
+	s.mu.Lock()
+	s.calls[op]++
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", tokens.ErrUnavailable, err)
+	}
+	if s.fault != nil {
+		if err := s.fault(op); err != nil {
+			return fmt.Errorf("%w: %w", tokens.ErrUnavailable, err)
+		}
+	}
+	return nil
+}
+
+// Save implements [tokens.Store].
+func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) error {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "Save"); err != nil {
+		return err
+	}
+	if ttl <= 0 {
+		return fmt.Errorf("tokenstest: a record cannot live for %s", ttl)
+	}
+	if there, ok := s.live(r.Token.ID); ok {
+		if there.Digest.Equal(r.Digest) {
+			return nil
+		}
+		return tokens.ErrDuplicateID
+	}
+	r.Token.Audience = slices.Clone(r.Token.Audience)
+	r.Token.IssuedAt = time.Time{}
+	s.records[r.Token.ID] = entry{r, s.now().Add(ttl)}
+	return nil
+}
+
+// Load implements [tokens.Store].
+func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "Load"); err != nil {
+		return tokens.Record{}, err
+	}
+	r, ok := s.live(id)
+	if !ok {
+		return tokens.Record{}, tokens.ErrUnknown
+	}
+	return r, nil
+}
+
+// Delete implements [tokens.Store].
+func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "Delete"); err != nil {
+		return err
+	}
+	delete(s.records, id)
+	return nil
+}
+
+// LoadKeys implements [tokens.KeyStore].
+func (s *Store) LoadKeys(ctx context.Context) ([]tokens.TagKey, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "LoadKeys"); err != nil {
+		return nil, err
+	}
+	var keys []tokens.TagKey
+	for start, key := range s.keys {
+		keys = append(keys, tokens.TagKey{Start: start, Key: key})
+	}
+	return keys, nil
+}
+
+// AddKeys implements [tokens.KeyStore].
+func (s *Store) AddKeys(ctx context.Context, keys []tokens.TagKey) error {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "AddKeys"); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if _, taken := s.keys[key.Start]; !taken {
+			s.keys[key.Start] = key.Key
+		}
+	}
+	return nil
+}
+
+// live returns the record of id if it has not expired.
+func (s *Store) live(id idgen.ID) (tokens.Record, bool) {
+	e, ok := s.records[id]
+	if !ok || !s.now().Before(e.ends) {
+		return tokens.Record{}, false
+	}
+	return e.record, true
+}
