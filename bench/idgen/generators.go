@@ -1,0 +1,88 @@
+// Command idgen measures how much of its limit a generator of ids delivers when
+// it is asked for as many as it can make, and what that costs in processor time.
+//
+//	go run . [-for 2s] [-runs 3] [-goroutines 1,1000] [-only name]
+//
+// The benchmarks beside it measure single calls:
+//
+//	go test -bench . -count 5
+//
+// It compares idgen of this repository with public generators. All that can be
+// configured have 41 bits of time, 10 of worker and 12 of sequence, so that the
+// limit is 4 096 000 ids per second.
+package main
+
+import (
+	"context"
+	"time"
+
+	bwmarrin "github.com/bwmarrin/snowflake"
+	godruoyi "github.com/godruoyi/go-snowflake"
+	holdno "github.com/holdno/snowFlakeByGo"
+	"github.com/muyo/sno"
+	"github.com/rs/xid"
+	"github.com/sony/sonyflake/v2"
+
+	"snowgate/idgen"
+)
+
+// generator is one of those compared.
+type generator struct {
+	name  string
+	limit float64 // ids per second that the layout allows; 0: none
+	start func() (next func(), stop func())
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var generators = []generator{
+	{"snowgate", 4_096_000, startSnowgate},
+	{"bwmarrin", 4_096_000, func() (func(), func()) {
+		node, err := bwmarrin.NewNode(1)
+		must(err)
+		return func() { node.Generate() }, nothing
+	}},
+	{"sonyflake-v2", 4_096_000, func() (func(), func()) {
+		sf, err := sonyflake.New(sonyflake.Settings{
+			BitsSequence: 12, BitsMachineID: 10, TimeUnit: time.Millisecond, StartTime: epoch,
+			MachineID: func() (int, error) { return 1, nil },
+		})
+		must(err)
+		return func() { _, err := sf.NextID(); must(err) }, nothing
+	}},
+	{"godruoyi", 4_095_000, func() (func(), func()) { // it never uses the last sequence number
+		return func() { _, err := godruoyi.NextID(); must(err) }, nothing
+	}},
+	{"holdno", 4_096_000, func() (func(), func()) {
+		w, err := holdno.NewWorker(1)
+		must(err)
+		return func() { w.GetId() }, nothing
+	}},
+	{"sno-80bit", 16_384_000, func() (func(), func()) {
+		g, err := sno.NewGenerator(nil, nil)
+		must(err)
+		return func() { g.New(0) }, nothing
+	}},
+	{"xid-96bit", 0, func() (func(), func()) { return func() { xid.New() }, nothing }},
+}
+
+func startSnowgate() (func(), func()) {
+	g := newSnowgate(idgen.LayoutDefault)
+	return func() { _, err := g.Next(); must(err) }, func() { must(g.Close(context.Background())) }
+}
+
+func newSnowgate(l idgen.Layout) *idgen.Generator {
+	s, err := idgen.NewScheme(l, epoch)
+	must(err)
+	g, err := idgen.New(context.Background(), s, idgen.Fixed(idgen.Worker{}), idgen.WithMaxWait(time.Second))
+	must(err)
+	return g
+}
+
+func nothing() {}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,245 @@
+/*
+ * Model of how snowgate keeps ids apart: one worker number in Redis, several
+ * processes that want it, and everything that can go wrong. It follows
+ * idgen/redislease/lua/*.lua line by line; docs/uniqueness.md has the argument
+ * in words. Run ./check; it also runs variants with one rule left out, which
+ * must fail (the #ifdefs).
+ *
+ * What is asserted: no timestamp is used by two holders of the number.
+ *
+ * What makes it small. Ids of different numbers never meet, so one number is
+ * enough. Only one timestamp X is watched, chosen at the start from all there
+ * are: what holds for every X holds for all of them together. A holder may use X
+ * at any moment at which X lies in its range [floor, ceiling], so its clock may
+ * show anything at any time, and a pause is a process that is not scheduled.
+ * Anybody may take the number from anybody at any time, which covers leases that
+ * end, addresses that are used again, and two gateways on one address. That a
+ * nonce rotates matters only against clones, about which nothing is promised: a
+ * nonce is a process here, until it crashes.
+ */
+
+#ifndef N
+#define N 3      /* processes */
+#endif
+#ifndef END
+#define END 10   /* how long time runs */
+#endif
+#ifndef FAULTS
+#define FAULTS 2 /* how often Redis forgets, besides being empty at first */
+#endif
+#define LEAD 2   /* how far ahead of Redis time a ceiling may be */
+#define SKEW 1   /* between the clocks of two Redis nodes */
+#define LAST (END + SKEW + LEAD) /* latest timestamp there can be */
+
+#define NOBODY 0
+#define DEAD   (N + 1) /* crashed processes; processes are 1 to N */
+
+/* The world. */
+byte now = 1;
+byte ahead = 0;      /* of the clock of the present Redis node, up to SKEW */
+byte X;              /* the timestamp that is watched */
+byte user = NOBODY;  /* who used it */
+
+/* The registry: one record and the meta field. */
+bool known = false;  /* the meta field is there and names the present node */
+byte base;           /* nothing granted before this term is above it */
+bool held = false;   /* the record is of this term, and not released */
+byte nonce;          /* whose it is */
+byte low, high = 0;  /* floor and ceiling */
+
+/* A request of a crashed process that Redis has not executed yet. */
+bool ghost = false;
+byte ghostLow, ghostHigh;
+
+#define R (now + ahead) /* Redis TIME */
+
+inline max(to, a, b) { if :: (a) > (b) -> to = a :: else -> to = b fi }
+
+inline open() {                       /* open and begin, registry.lua */
+  if
+  :: known -> skip
+  :: else ->
+     known = true; held = false;
+#ifdef NO_QUARANTINE
+     base = 0
+#elif defined NO_SKEW
+     base = R + LEAD
+#else
+     base = R + LEAD + SKEW
+#endif
+  fi
+}
+
+inline raise() {                      /* raise, registry.lua */
+#ifdef EARLY_CEILING
+  max(high, high, R + LEAD)
+#else
+  if
+  :: R >= low -> max(high, high, R + LEAD)
+  :: else -> skip
+  fi
+#endif
+}
+
+inline acquire(who) {                 /* acquire.lua */
+  open();
+  if
+  :: R < base -> skip                 /* quarantine */
+  :: else ->
+     if
+     :: held && nonce == who -> skip  /* repeated after a lost reply */
+     :: else ->
+        max(high, high, base);
+#ifdef OWN_CLOCK
+        low = R
+#else
+        low = high + 1
+#endif
+     fi;
+     held = true; nonce = who;
+     raise()
+  fi
+}
+
+inline extend(who, floor, ceiling, ok) { /* extend.lua */
+  open();
+  ok = true;
+  if
+#ifdef NO_OWNER_CHECK
+  :: held -> nonce = who
+#else
+  :: held -> ok = (nonce == who)
+#endif
+  :: else ->
+#ifdef BLIND_RECLAIM
+     if
+     :: floor > ceiling || R >= base -> ok = false
+#elif defined NO_SKEW
+     if
+     :: floor > ceiling || R >= base || ceiling < R -> ok = false
+#else
+     if
+     :: floor > ceiling || R >= base || ceiling < R + SKEW -> ok = false
+#endif
+     :: else ->
+#ifdef REACHES_RECLAIM
+        assert(user != who); /* false: shows that holders do get here */
+#endif
+        held = true; nonce = who; low = floor;
+        max(high, high, ceiling)
+     fi
+  fi;
+  if :: ok -> raise() :: else -> skip fi
+}
+
+/* A new grant, or a crash, is a new holder: what was used before is foreign. */
+inline renounce(who) {
+  if :: user == who -> user = DEAD :: else -> skip fi
+}
+
+proctype Gateway(byte me) {
+  byte floor = 1, ceiling = 0; /* what this holder believes to have: nothing */
+  bool wanted = true;          /* a number is to be acquired */
+  bool reply = false, ok;      /* an answer is under way */
+  byte newFloor, newCeiling, mark;
+
+  do
+  /* The generator. */
+  :: atomic { floor <= X && X <= ceiling ->
+       assert(user == NOBODY || user == me);
+       user = me }
+
+  /* Redis executes our request. We hear of it later, or never. */
+  :: atomic { wanted && !reply ->
+       acquire(me);
+       if
+       :: held && nonce == me && low <= high ->
+          reply = true; newFloor = low; newCeiling = high
+       :: else -> skip
+       fi }
+  :: atomic { !wanted && !reply ->
+       extend(me, floor, ceiling, ok);
+       if
+       :: !ok -> wanted = true /* what lies below the ceiling is still used up */
+       :: ok && low <= high -> reply = true; newFloor = low; newCeiling = high
+       :: else -> skip
+       fi }
+  :: atomic { reply ->
+       reply = false;
+       if
+       :: wanted -> renounce(me); wanted = false; floor = newFloor; ceiling = newCeiling
+       :: else -> max(ceiling, ceiling, newCeiling)
+       fi;
+       newFloor = 0; newCeiling = 0 }
+  :: atomic { reply -> reply = false; newFloor = 0; newCeiling = 0 }
+
+  /* Shutdown, with the last timestamp used as the final mark. */
+  :: atomic { !wanted && !reply ->
+       mark = floor - 1;
+       do
+       :: mark < ceiling -> mark++
+       :: mark >= X || user != me -> break
+       od;
+       open();
+       if
+       :: held && nonce == me ->
+          held = false;
+          if :: mark < high -> high = mark :: else -> skip fi;
+          if :: high < low - 1 -> high = low - 1 :: else -> skip fi
+       :: else -> skip
+       fi;
+       mark = 0; renounce(me); floor = 1; ceiling = 0; wanted = true }
+
+  /* A crash, maybe with a request on its way to Redis, and a new start. */
+  :: atomic { true ->
+       if
+       :: held && nonce == me -> nonce = DEAD
+       :: else -> skip
+       fi;
+       if
+       :: !ghost -> ghost = true; ghostLow = floor; ghostHigh = ceiling
+       :: true -> skip
+       fi;
+       renounce(me);
+       floor = 1; ceiling = 0; wanted = true;
+       reply = false; newFloor = 0; newCeiling = 0 }
+  od
+}
+
+/* A request that is executed after its sender has gone. */
+proctype Network() {
+  bool ok;
+  do
+  :: atomic { ghost ->
+       if
+       :: true -> acquire(DEAD)
+       :: true -> extend(DEAD, ghostLow, ghostHigh, ok)
+       fi;
+       ghost = false; ghostLow = 0; ghostHigh = 0; ok = false }
+  od
+}
+
+/* Time passes; Redis forgets all, or what was recorded last, and may be another
+   node by now, with another clock. */
+proctype World() {
+  byte faults = 0;
+  do
+  :: atomic { now < END -> now++ }
+  :: atomic { faults < FAULTS ->
+       faults++;
+       known = false; held = false; low = 0; nonce = NOBODY;
+       if :: high = 0 :: true -> skip fi;
+       if :: ahead = 0 :: ahead = SKEW fi }
+  od
+}
+
+init {
+  byte i;
+  atomic {
+    select(X : 1 .. LAST);
+    if :: ahead = 0 :: ahead = SKEW fi;
+    for (i : 1 .. N) { run Gateway(i) }
+    run Network();
+    run World()
+  }
+}

@@ -1,0 +1,190 @@
+package idgen
+
+import (
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// ID is a 63-bit id; the sign bit is always 0. Its most significant field is a
+// timestamp, so ids sort by time as numbers, and as text in the fixed-width
+// forms (base62, base32, hex).
+//
+// As text, and therefore in JSON and as a map key, an ID is its 11-character
+// base62 form, never a JSON number: JavaScript loses precision above 2^53. In a
+// database it is a BIGINT.
+type ID int64
+
+// TextLen is the length of the base62 form.
+const TextLen = 11
+
+// Reasons for which a text is not an id. A [ParseError] wraps one of them.
+var (
+	ErrLength   = errors.New("wrong length")
+	ErrAlphabet = errors.New("character outside the alphabet")
+	ErrRange    = errors.New("does not fit 63 bits")
+)
+
+// ParseError says which text could not be read as an id, in which form, and why.
+type ParseError struct {
+	Form string // "base62", "decimal", "base32" or "hex"
+	Text string // the input, cut after 32 bytes
+	Err  error  // ErrLength, ErrAlphabet or ErrRange
+}
+
+func (e *ParseError) Error() string {
+	return "idgen: " + strconv.Quote(e.Text) + " is not an id in " + e.Form + ": " + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *ParseError) Unwrap() error { return e.Err }
+
+func parseError[T string | []byte](form string, text T, err error) error {
+	return &ParseError{Form: form, Text: string(text[:min(len(text), 32)]), Err: err}
+}
+
+const digits62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// pairs62 holds the two base62 digits of every number below 62².
+// values62 holds the value of every digit, and notDigit for all other bytes.
+var (
+	pairs62  [4096]uint16 // little endian; 4096, so that indices need no check
+	values62 [256]uint8
+)
+
+const notDigit = 0xFF
+
+func init() {
+	for i := range 62 * 62 {
+		pairs62[i] = uint16(digits62[i/62]) | uint16(digits62[i%62])<<8
+	}
+	for i := range values62 {
+		values62[i] = notDigit
+	}
+	for i := range len(digits62) {
+		values62[digits62[i]] = uint8(i)
+	}
+}
+
+// String returns the base62 form: 11 characters of 0-9A-Za-z, most significant
+// first, zero padded, so that text sorts as the ids do. A negative ID, which no
+// generator or parser of this package makes, prints as "ID(-n)".
+func (id ID) String() string {
+	if id < 0 {
+		return "ID(" + strconv.FormatInt(int64(id), 10) + ")"
+	}
+	var b [TextLen]byte
+	id.base62(&b)
+	return string(b[:])
+}
+
+// Append appends the base62 form to b without allocating beyond b's growth.
+func (id ID) Append(b []byte) []byte {
+	if id < 0 {
+		return append(b, id.String()...)
+	}
+	b = append(b, "00000000000"...)
+	id.base62((*[TextLen]byte)(b[len(b)-TextLen:]))
+	return b
+}
+
+// base62 writes the digits of a non-negative id. It splits the number into
+// 3 + 4 + 4 digits first, so that the divisions of the groups do not depend on
+// one another.
+func (id ID) base62(b *[TextLen]byte) {
+	const d2, d4 = 62 * 62, 62 * 62 * 62 * 62
+	v := uint64(id)
+	rest := v / d4
+	low := uint32(v - rest*d4)
+	top := uint32(rest / d4)
+	mid := uint32(rest - uint64(top)*d4)
+
+	b[0] = digits62[top/d2]
+	binary.LittleEndian.PutUint16(b[1:], pairs62[top%d2])
+	binary.LittleEndian.PutUint16(b[3:], pairs62[mid/d2%4096])
+	binary.LittleEndian.PutUint16(b[5:], pairs62[mid%d2])
+	binary.LittleEndian.PutUint16(b[7:], pairs62[low/d2%4096])
+	binary.LittleEndian.PutUint16(b[9:], pairs62[low%d2])
+}
+
+// Parse reads the base62 form. It accepts exactly the texts that String makes:
+// 11 characters, the alphabet 0-9A-Za-z, a value below 2^63. Errors are of type
+// *ParseError.
+func Parse(text string) (ID, error) { return parse62(text) }
+
+func parse62[T string | []byte](text T) (ID, error) {
+	const (
+		six    = 62 * 62 * 62 * 62 * 62 * 62
+		topMax = (1<<63 - 1) / six
+	)
+	if len(text) != TextLen {
+		return 0, parseError("base62", text, ErrLength)
+	}
+	var top, low uint64
+	var bad uint8
+	for i := range 5 {
+		d := values62[text[i]]
+		bad |= d // digits are below 64, so only notDigit sets bit 7
+		top = top*62 + uint64(d)
+	}
+	for i := 5; i < TextLen; i++ {
+		d := values62[text[i]]
+		bad |= d
+		low = low*62 + uint64(d)
+	}
+	if bad&0x80 != 0 {
+		return 0, parseError("base62", text, ErrAlphabet)
+	}
+	v := top*six + low
+	if top > topMax || v > 1<<63-1 {
+		return 0, parseError("base62", text, ErrRange)
+	}
+	return ID(v), nil
+}
+
+// AppendText implements [encoding.TextAppender] with the base62 form. It fails
+// for a negative ID only.
+func (id ID) AppendText(b []byte) ([]byte, error) {
+	if id < 0 {
+		return b, fmt.Errorf("idgen: %v: %w", id, ErrRange)
+	}
+	return id.Append(b), nil
+}
+
+// MarshalText implements [encoding.TextMarshaler] with the base62 form. It
+// fails for a negative ID only.
+func (id ID) MarshalText() ([]byte, error) { return id.AppendText(make([]byte, 0, TextLen)) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] with the base62 form.
+func (id *ID) UnmarshalText(text []byte) error {
+	v, err := parse62(text)
+	if err != nil {
+		return err
+	}
+	*id = v
+	return nil
+}
+
+// Value implements [driver.Valuer]: an int64, for a BIGINT column.
+func (id ID) Value() (driver.Value, error) { return int64(id), nil }
+
+// Scan implements [database/sql.Scanner]: a non-negative int64, or text in the
+// base62 form. NULL is an error; scan into a sql.Null[ID] where it may occur.
+func (id *ID) Scan(src any) error {
+	switch v := src.(type) {
+	case int64:
+		if v < 0 {
+			return fmt.Errorf("idgen: cannot scan %d: %w", v, ErrRange)
+		}
+		*id = ID(v)
+		return nil
+	case string:
+		return id.UnmarshalText([]byte(v))
+	case []byte:
+		return id.UnmarshalText(v)
+	default:
+		return fmt.Errorf("idgen: cannot scan %T into an ID", src)
+	}
+}

@@ -1,0 +1,227 @@
+package idgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// keeper keeps the lease: it extends the ceiling at every heartbeat and
+// acquires anew what was lost. It is the only user of the lease until Close.
+type keeper struct {
+	source    Source
+	heartbeat time.Duration
+	report    func(error)
+	rush      chan struct{}
+	beat      atomic.Int64 // Unix milliseconds of the last success
+	failing   atomic.Bool
+}
+
+const (
+	acquireTimeout = 10 * time.Second
+	extendTimeout  = time.Second
+)
+
+func (k *keeper) init(src Source, o options) {
+	k.source, k.heartbeat, k.report = src, o.heartbeat, o.report
+	k.rush = make(chan struct{}, 1)
+}
+
+// hurry asks for an early heartbeat, because the clock is at the ceiling. It
+// returns false if there is no point in waiting for one.
+func (k *keeper) hurry() bool {
+	if k.failing.Load() {
+		return false
+	}
+	select {
+	case k.rush <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (k *keeper) succeeded() {
+	k.beat.Store(time.Now().UnixMilli())
+	k.failing.Store(false)
+}
+
+// keep is the keeper's goroutine.
+func (g *Generator) keep(run context.Context) {
+	timer := time.NewTimer(g.firstBeat())
+	defer timer.Stop()
+	for {
+		select {
+		case <-run.Done():
+			return
+		case <-timer.C:
+		case <-g.keeper.rush:
+		}
+		if err := g.heartbeat(run); err != nil && run.Err() == nil {
+			g.keeper.failing.Store(true)
+			g.errors.Add(1)
+			g.keeper.report(err)
+		}
+		timer.Reset(g.keeper.heartbeat)
+	}
+}
+
+// firstBeat is at once if there is no worker number yet, or if its ceiling
+// leaves little room.
+func (g *Generator) firstBeat() time.Duration {
+	e := g.tenure.Load()
+	if e.err != nil || e.ceiling.Load() <= g.time.seen.Load()+g.keeper.heartbeat.Milliseconds() {
+		return 0
+	}
+	return g.keeper.heartbeat
+}
+
+// heartbeat extends the lease, or acquires one if there is none.
+func (g *Generator) heartbeat(run context.Context) error {
+	lease := g.held()
+	if lease == nil {
+		ctx, cancel := context.WithTimeout(run, acquireTimeout)
+		defer cancel()
+		return g.acquire(ctx)
+	}
+	ctx, cancel := context.WithTimeout(run, extendTimeout)
+	defer cancel()
+	ceiling, err := lease.Extend(ctx, g.idTime())
+	if errors.Is(err, ErrLeaseLost) {
+		// What lies below the ceiling is still ours and goes on being issued.
+		g.setLease(nil)
+		select { // do not wait for the next heartbeat
+		case g.keeper.rush <- struct{}{}:
+		default:
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("idgen: extend the ceiling: %w", err)
+	}
+	g.raise(ceiling)
+	g.keeper.succeeded()
+	return nil
+}
+
+// idTime is the best known id time: the last trusted one while the clock cannot
+// be trusted, so that a wrong clock does not poison the ceiling.
+func (g *Generator) idTime() int64 {
+	now, seen, err := g.time.read()
+	if err != nil {
+		return max(seen, 0)
+	}
+	return now
+}
+
+func (g *Generator) held() Lease {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lease
+}
+
+func (g *Generator) setLease(l Lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lease = l
+}
+
+// raise records a later ceiling.
+func (g *Generator) raise(ceiling int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.tenure.Load()
+	if ceiling > e.ceiling.Load() {
+		e.ceiling.Store(ceiling)
+	}
+}
+
+// acquire takes a worker number and starts a tenure under it.
+func (g *Generator) acquire(ctx context.Context) error {
+	now, _, err := g.time.read()
+	switch {
+	case err != nil:
+		return fmt.Errorf("idgen: no worker number is taken: %w", err)
+	case now < 0:
+		return ErrBeforeEpoch
+	case now > g.scheme.layout.Max(FieldTime):
+		return ErrTimeExhausted
+	}
+	lease, err := g.keeper.source.Acquire(ctx, g.scheme, now)
+	if err != nil {
+		return fmt.Errorf("idgen: acquire a worker number: %w", err)
+	}
+	if err := g.scheme.layout.CheckWorker(lease.Worker()); err != nil {
+		return errors.Join(err, lease.Release(ctx, lease.Floor()-1))
+	}
+	g.install(lease, now)
+	g.keeper.succeeded()
+	return nil
+}
+
+// install starts the first tenure under a lease.
+func (g *Generator) install(lease Lease, now int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	from := max(lease.Floor(), now)
+	old := g.tenure.Load()
+	g.retire(old)
+	// Keep the order of ids, unless the old ones are far ahead of the clock.
+	if w := g.window; g.highest >= from && g.highest <= now+w.ahead+w.lag {
+		from = g.highest + 1
+	}
+	e := newTenure(g.scheme.layout, right{lease.Worker(), lease.Floor(), lease.Ceiling()}, 0, from)
+	if p, ok := g.policy.(ringPolicy); ok {
+		e.slots = newRing(p.slots, max(lease.Floor(), 0), e.seqBits)
+	}
+	g.lease, g.highest = lease, from-1
+	g.tenure.Store(e)
+}
+
+// retire ends a tenure and adds up what it used. Callers hold mu.
+func (g *Generator) retire(e *tenure) {
+	if e.err != nil {
+		return
+	}
+	last := (e.freeze() - 1) >> e.seqBits
+	if e.slots != nil {
+		last = e.usedInRing(g.time.seen.Load())
+	}
+	g.highest = max(g.highest, last)
+	g.retired += e.generated()
+}
+
+// Close stops the heartbeat and gives the worker number back with the last
+// timestamp used, so that the next holder can start right behind it. ctx bounds
+// the release. Ids are refused with ErrClosed from then on; calls that sleep
+// meanwhile still return the ids they were promised. Closing again does
+// nothing.
+func (g *Generator) Close(ctx context.Context) error {
+	if !g.shut() {
+		return nil
+	}
+	g.cancel()
+	g.done.Wait()
+	g.mu.Lock()
+	g.retire(g.tenure.Load())
+	g.tenure.Store(vacant(ErrClosed))
+	lease, last := g.lease, g.highest
+	g.lease = nil
+	g.mu.Unlock()
+	if lease == nil {
+		return nil
+	}
+	if err := lease.Release(ctx, last); err != nil {
+		return fmt.Errorf("idgen: release the worker number: %w", err)
+	}
+	return nil
+}
+
+// shut reports whether this call is the first.
+func (g *Generator) shut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	first := !g.closed
+	g.closed = true
+	return first
+}

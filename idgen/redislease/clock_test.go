@@ -1,0 +1,231 @@
+package redislease
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/idgen"
+)
+
+var _ idgen.Referenced = (*Clock)(nil)
+
+// reference is a Redis whose clock is off from the host's by any amount.
+type reference struct {
+	off  time.Duration
+	trip [2]time.Duration // there and back
+	err  error
+}
+
+func (r *reference) now() time.Time { return time.Now().Add(r.off) }
+
+func (r *reference) answer(_ context.Context, cmd redis.Cmder) error {
+	<-time.After(r.trip[0])
+	if r.err != nil {
+		cmd.SetErr(r.err)
+		return r.err
+	}
+	n := r.now()
+	<-time.After(r.trip[1])
+	cmd.(*redis.Cmd).SetVal([]any{strconv.FormatInt(n.Unix(), 10), strconv.Itoa(n.Nanosecond() / 1000)})
+	return nil
+}
+
+// onClock runs a test in virtual time, with a clock that runs on a reference.
+func onClock(t *testing.T, test func(t *testing.T, c *Clock, r *reference)) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		defer rdb.Close()
+		r := &reference{off: -5 * time.Hour, trip: [2]time.Duration{time.Millisecond, time.Millisecond}}
+		wiretap(rdb).fake = r.answer
+		c := NewClock(rdb, "")
+		if _, err := c.Now(); !errors.Is(err, idgen.ErrClock) {
+			t.Errorf("Now() before the first reading: %v, want ErrClock", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); c.Run(ctx) }()
+		pass(t, c, 100*time.Millisecond)
+		test(t, c, r)
+		cancel()
+		<-done
+	})
+}
+
+// watch lets time pass and checks on every millisecond that the clock does not
+// go back. It returns for how long Now failed and what it said last.
+func watch(t *testing.T, c *Clock, d time.Duration) (failed time.Duration, last error) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	before := c.Time()
+	for end := time.Now().Add(d); time.Now().Before(end); <-tick.C {
+		now := c.Time()
+		if now.Before(before) && c.State().Readings > 1 {
+			t.Fatalf("the clock went back by %v", before.Sub(now))
+		}
+		before = now
+		if _, err := c.Now(); err != nil {
+			failed, last = failed+time.Millisecond, err
+		}
+	}
+	return failed, last
+}
+
+// pass is watch where only the time matters.
+func pass(t *testing.T, c *Clock, d time.Duration) {
+	t.Helper()
+	_, _ = watch(t, c, d)
+}
+
+func wantOffset(t *testing.T, c *Clock, r *reference, bound time.Duration) {
+	t.Helper()
+	if off := c.Time().Sub(r.now()); off.Abs() > bound {
+		t.Errorf("the clock is %v ahead of the reference, want ±%v", off, bound)
+	}
+}
+
+func TestClockFollowsTheReferenceNotTheHost(t *testing.T) {
+	onClock(t, func(t *testing.T, c *Clock, r *reference) {
+		wantOffset(t, c, r, time.Millisecond)
+		r.trip = [2]time.Duration{30 * time.Millisecond, 10 * time.Millisecond}
+		if failed, err := watch(t, c, 10*time.Second); failed != 0 {
+			t.Errorf("Now() failed for %v: %v", failed, err)
+		}
+		wantOffset(t, c, r, 20*time.Millisecond) // half of the round trip
+		n, err := c.Now()
+		if err != nil || n != c.Time().UnixMilli() {
+			t.Errorf("Now() = %d, %v; Time() = %d", n, err, c.Time().UnixMilli())
+		}
+	})
+}
+
+func TestSmallStepsOfTheReferenceAreSlewed(t *testing.T) {
+	for _, step := range []time.Duration{-200 * time.Millisecond, -3 * time.Millisecond, 3 * time.Millisecond, 200 * time.Millisecond} {
+		onClock(t, func(t *testing.T, c *Clock, r *reference) {
+			r.off += step
+			if failed, err := watch(t, c, 3*time.Second); failed != 0 {
+				t.Errorf("step %v: Now() failed for %v: %v", step, failed, err)
+			}
+			wantOffset(t, c, r, time.Millisecond)
+		})
+	}
+}
+
+func TestReferenceFarBehind(t *testing.T) {
+	onClock(t, func(t *testing.T, c *Clock, r *reference) {
+		r.off -= 10 * time.Second
+		failed, err := watch(t, c, 15*time.Second)
+		var e *OffsetError
+		wantErr(t, err, idgen.ErrClock)
+		if !errors.As(err, &e) || e.Offset < limit {
+			t.Errorf("error = %v, want an OffsetError of more than %v", err, limit)
+		}
+		if failed < 8*time.Second || failed > 12*time.Second {
+			t.Errorf("Now() failed for %v, want about the 10 s that the clock is ahead", failed)
+		}
+		wantOffset(t, c, r, time.Millisecond)
+	})
+}
+
+func TestReferenceFarAheadIsBelievedWhenItStays(t *testing.T) {
+	onClock(t, func(t *testing.T, c *Clock, r *reference) {
+		r.off += time.Hour
+		failed, err := watch(t, c, 10*time.Second)
+		wantErr(t, err, idgen.ErrClock)
+		if failed < 4*time.Second || failed > 7*time.Second {
+			t.Errorf("Now() failed for %v, want five readings", failed)
+		}
+		wantOffset(t, c, r, time.Millisecond)
+	})
+}
+
+func TestReferenceThatJumpsAndReturnsLeavesNoTrace(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		onClock(t, func(t *testing.T, c *Clock, r *reference) {
+			r.off += step
+			pass(t, c, 3*time.Second)
+			r.off -= step
+			pass(t, c, 9*time.Second)
+			if _, err := c.Now(); err != nil {
+				t.Errorf("step %v and back: %v", step, err)
+			}
+			wantOffset(t, c, r, time.Millisecond)
+		})
+	}
+}
+
+func TestClockWithoutReadings(t *testing.T) {
+	onClock(t, func(t *testing.T, c *Clock, r *reference) {
+		r.err = errors.New("no Redis")
+		if failed, err := watch(t, c, 590*time.Second); failed != 0 {
+			t.Errorf("Now() failed for %v: %v", failed, err)
+		}
+		wantOffset(t, c, r, time.Millisecond) // a perfect host
+		if _, err := watch(t, c, 20*time.Second); !errors.Is(err, idgen.ErrClock) {
+			t.Errorf("Now() after ten minutes: %v, want ErrClock", err)
+		}
+		if st := c.State(); st.Errors < 600 || !errors.Is(st.LastError, r.err) {
+			t.Errorf("State() = %+v, want every failure", st)
+		}
+		r.err = nil
+		pass(t, c, 1100*time.Millisecond)
+		if _, err := c.Now(); err != nil {
+			t.Errorf("Now() when Redis is back: %v", err)
+		}
+	})
+}
+
+func TestSlowReadingsAreNotUsed(t *testing.T) {
+	onClock(t, func(t *testing.T, c *Clock, r *reference) {
+		r.trip = [2]time.Duration{0, 800 * time.Millisecond}
+		r.off += 100 * time.Millisecond
+		readings := c.State().Readings
+		pass(t, c, 5*time.Second)
+		if st := c.State(); st.Readings > readings+1 || st.LastError == nil {
+			t.Errorf("State() = %+v, want no further reading", st)
+		}
+	})
+}
+
+func TestClockOnRedis(t *testing.T) {
+	onBoth(t, func(t *testing.T, s store) {
+		c := NewClock(s.rdb, "")
+		if err := c.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Now()
+		if off := n - time.Now().UnixMilli(); err != nil || off < -50 || off > 50 {
+			t.Errorf("Now() = %d ms off, %v; Redis runs on this host", off, err)
+		}
+		if c.State().Synced.IsZero() || c.Offset().Abs() > 50*time.Millisecond {
+			t.Errorf("State() = %+v", c.State())
+		}
+	})
+}
+
+func TestUnsyncedClockNamesTheCause(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	cause := errors.New("no Redis")
+	wiretap(rdb).fake = (&reference{err: cause}).answer
+	c := NewClock(rdb, "")
+	wantErr(t, c.Sync(t.Context()), cause)
+	_, err := c.Now()
+	wantErr(t, err, idgen.ErrClock, cause)
+}
+
+func BenchmarkClockNow(b *testing.B) {
+	c := NewClock(miniStore(b).rdb, "")
+	if err := c.Sync(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		_, _ = c.Now()
+	}
+}

@@ -1,0 +1,264 @@
+package redislease
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/idgen"
+)
+
+// A holder is a process of its own, this test binary started again, that leases
+// a number and issues ids into a file for as long as it lives.
+
+const holderVariable = "SNOWGATE_TEST_HOLDER"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(holderVariable); text != "" {
+		os.Exit(beHolder(text))
+	}
+	os.Exit(m.Run())
+}
+
+// job is what a holder is told.
+type job struct {
+	URL, Address, File string
+	Only               int64 // worker number; -1: any
+	Lead, Skew, TTL    time.Duration
+	Heartbeat          time.Duration
+	Batch              int           // ids per Fill
+	Behind             time.Duration // its clock, a wall clock; 0: it follows Redis
+}
+
+// shifted is a wall clock that is wrong.
+type shifted time.Duration
+
+func (s shifted) Now() (int64, error) { return time.Now().Add(time.Duration(s)).UnixMilli(), nil }
+
+func beHolder(text string) int {
+	go func() { // the test that started us is gone when its end of the pipe is closed
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	var j job
+	err := json.Unmarshal([]byte(text), &j)
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		err = j.run(ctx)
+	}
+	if err != nil {
+		fmt.Println("failed:", err)
+		return 1
+	}
+	return 0
+}
+
+func (j job) run(ctx context.Context) error {
+	o, err := redis.ParseURL(j.URL)
+	if err != nil {
+		return err
+	}
+	o.ContextTimeoutEnabled = true
+	rdb := redis.NewClient(o)
+	defer rdb.Close()
+	g, err := j.generator(ctx, rdb)
+	if err != nil {
+		return err
+	}
+	defer g.Close(context.Background())
+	file, err := os.Create(j.File)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return j.issue(ctx, g, file)
+}
+
+func (j job) generator(ctx context.Context, rdb *redis.Client) (*idgen.Generator, error) {
+	choice := Any()
+	if j.Only >= 0 {
+		choice = Only(idgen.Worker{Number: j.Only})
+	}
+	src, err := New(rdb, choice, Options{
+		Address: j.Address, Lead: j.Lead, Skew: j.Skew, TTL: j.TTL,
+		OnEvent: func(e Event) { fmt.Println("event:", e.Kind, e.Text) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	sc, err := idgen.NewScheme(idgen.LayoutA, epoch)
+	if err != nil {
+		return nil, err
+	}
+	var clock idgen.Clock = shifted(-j.Behind)
+	if j.Behind == 0 {
+		c := NewClock(rdb, "")
+		if err := c.Sync(ctx); err != nil {
+			return nil, err
+		}
+		go c.Run(ctx)
+		clock = c
+	}
+	return idgen.New(ctx, sc, src, idgen.WithClock(clock), idgen.WithHeartbeat(j.Heartbeat),
+		idgen.WithReport(func(err error) { fmt.Println("report:", err) }))
+}
+
+// issue issues a batch every two milliseconds. Every id is in the file before
+// the next batch is asked for.
+func (j job) issue(ctx context.Context, g *idgen.Generator, file *os.File) error {
+	ids := make([]idgen.ID, j.Batch)
+	var bytes []byte
+	var refused string
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		n, err := g.Fill(ids)
+		if err != nil && err.Error() != refused {
+			refused = err.Error()
+			fmt.Println("refused:", err)
+		}
+		bytes = bytes[:0]
+		for _, id := range ids[:n] {
+			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(id))
+		}
+		if _, err := file.Write(bytes); err != nil {
+			return err
+		}
+		<-tick.C
+	}
+	return nil
+}
+
+// holder is such a process, seen from the test.
+type holder struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	file string
+	mu   sync.Mutex
+	said []string
+	done chan struct{} // its output has ended
+}
+
+func startHolder(t *testing.T, j job) *holder {
+	t.Helper()
+	h := &holder{t: t, done: make(chan struct{})}
+	h.file = filepath.Join(t.TempDir(), "ids")
+	j.File = h.file
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.cmd = exec.Command(os.Args[0])
+	h.cmd.Env = append(os.Environ(), holderVariable+"="+string(text), "GOMAXPROCS=2")
+	out, err := h.cmd.StdoutPipe()
+	_, err2 := h.cmd.StdinPipe()
+	if err := errors.Join(err, err2, h.cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(h.done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			h.mu.Lock()
+			h.said = append(h.said, lines.Text())
+			h.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = h.cmd.Process.Kill() // most often it is gone already
+		<-h.done
+		_ = h.cmd.Wait()
+	})
+	return h
+}
+
+func (h *holder) signal(s syscall.Signal) {
+	h.t.Helper()
+	if err := h.cmd.Process.Signal(s); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// end sends a signal that ends the process, and waits for that.
+func (h *holder) end(s syscall.Signal) {
+	h.t.Helper()
+	h.signal(s)
+	<-h.done
+	if err := h.cmd.Wait(); s == syscall.SIGTERM && err != nil {
+		h.t.Errorf("holder: %v\n%s", err, h.output())
+	}
+}
+
+func (h *holder) output() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.said, "\n")
+}
+
+func (h *holder) says(text string) bool { return strings.Contains(h.output(), text) }
+
+// issued returns how many ids are in the file.
+func (h *holder) issued() int64 {
+	info, err := os.Stat(h.file)
+	if err != nil {
+		return 0
+	}
+	return info.Size() / 8
+}
+
+func (h *holder) awaitMore(n int64) {
+	h.t.Helper()
+	target := h.issued() + n
+	eventually(h.t, fmt.Sprintf("%d more ids of %s", n, h.cmd), func() bool { return h.issued() >= target })
+}
+
+// ids reads the file.
+func (h *holder) ids() []idgen.ID {
+	h.t.Helper()
+	data, err := os.ReadFile(h.file)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ids := make([]idgen.ID, 0, len(data)/8)
+	for ; len(data) >= 8; data = data[8:] {
+		ids = append(ids, idgen.ID(binary.LittleEndian.Uint64(data)))
+	}
+	return ids
+}
+
+// wantUnique fails if an id is in the files twice.
+func wantUnique(t *testing.T, holders ...*holder) {
+	t.Helper()
+	var all []idgen.ID
+	for _, h := range holders {
+		ids := h.ids()
+		t.Logf("%d ids", len(ids))
+		all = append(all, ids...)
+	}
+	slices.Sort(all)
+	duplicates := 0
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			duplicates++
+		}
+	}
+	if duplicates != 0 {
+		t.Errorf("%d duplicates among %d ids", duplicates, len(all))
+	}
+}

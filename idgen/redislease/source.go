@@ -1,0 +1,210 @@
+package redislease
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/idgen"
+)
+
+// Source leases worker numbers in Redis. It is an [idgen.Source], for one
+// generator: Acquire is not to be called concurrently. State may be called at
+// any time.
+type Source struct {
+	runner  *runner
+	choice  Choice
+	options Options
+	state   state
+
+	nonce   string // of an acquisition whose outcome is not known yet
+	started bool   // a number was held before: the address gives no claim to a living holder's number
+}
+
+// New returns a source of the numbers that choice names. rdb is any client of
+// go-redis; make it with ContextTimeoutEnabled, or a Redis that hangs delays
+// callers for as long as the client's own timeouts allow. New does not contact
+// Redis.
+func New(rdb redis.Scripter, choice Choice, o Options) (*Source, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := &Source{runner: newRunner(rdb, o.Prefix), choice: choice, options: o}
+	s.state.init(o)
+	return s, nil
+}
+
+// Acquire implements [idgen.Source]. Usually it takes one round trip. It waits
+// until ctx ends at most: out a quarantine; for the ceiling of a predecessor to
+// pass, no longer than the lead; and, with ten tries at growing intervals, about
+// 7 s in all, for a free number. Redis errors are returned at once.
+//
+// Errors wrap [idgen.ErrNoWorker] and a reason (ErrAllTaken, ErrTaken,
+// ErrExhausted, ErrQuarantine), or are a [*SchemeError], an [*OffsetError], or
+// what the client reported. All but the scheme may pass by themselves.
+func (s *Source) Acquire(ctx context.Context, scheme idgen.Scheme, now int64) (idgen.Lease, error) {
+	l, err := s.acquire(ctx, scheme, now)
+	if err != nil {
+		s.state.failed(err)
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *Source) acquire(ctx context.Context, scheme idgen.Scheme, now int64) (*lease, error) {
+	c, err := s.choice.of(scheme.Layout())
+	if err != nil {
+		return nil, err
+	}
+	if s.nonce == "" {
+		s.nonce = newNonce()
+	}
+	began := time.Now()
+	waits := waits{left: s.options.Rounds}
+	for {
+		unix := scheme.Epoch().UnixMilli() + now + time.Since(began).Milliseconds()
+		r, err := s.claim(ctx, scheme, c, unix)
+		if err != nil {
+			return nil, fmt.Errorf("redislease: acquire a worker number at %s: %w", s.runner.keys[0], err)
+		}
+		if r.status == "granted" {
+			return s.grant(scheme, c, r), nil
+		}
+		pause, err := s.verdict(scheme, r, &waits)
+		if err != nil {
+			return nil, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, s.interrupted(r, err)
+		}
+	}
+}
+
+// claim runs acquire.lua. The nonce stays the same until a grant is known, so
+// that a repetition finds what an earlier call got without our knowing.
+func (s *Source) claim(ctx context.Context, scheme idgen.Scheme, c claim, unix int64) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	outside := scheme.Layout().Workers() - max(0, c.last-c.first+1)
+	return s.runner.ask(ctx, acquireScript, append(s.common(scheme),
+		s.options.TTL.Milliseconds(), s.nonce, s.options.Address, s.options.Owner,
+		unix, tolerance.Milliseconds(), flag(!s.started),
+		c.wanted, c.first, c.last, outside, flag(c.registry))...)
+}
+
+// common are the arguments that all scripts begin with.
+func (s *Source) common(scheme idgen.Scheme) []any {
+	skew := s.options.Skew.Milliseconds()
+	if s.options.SkipQuarantine {
+		skew = -1
+	}
+	return []any{scheme.Fingerprint(), s.options.Lead.Milliseconds(), skew}
+}
+
+func flag(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func (s *Source) grant(scheme idgen.Scheme, c claim, r reply) *lease {
+	l := &lease{
+		source: s, scheme: scheme, registry: c.registry,
+		number: r.number, floor: r.floor, ceiling: r.ceiling, nonce: s.nonce,
+	}
+	s.nonce, s.started = "", true
+	s.state.held(l)
+	s.tell(EventAcquired, r.number, "worker number %d is leased by %s at %s", r.number, s.options.Owner, s.options.Address)
+	if r.text != "" {
+		s.tell(EventConflict, r.number, "worker number %d is preferred but leased by %s; %d is used instead",
+			c.wanted, r.text, r.number)
+	}
+	return l
+}
+
+// verdict says how long to wait before asking again, or why not to.
+func (s *Source) verdict(scheme idgen.Scheme, r reply, w *waits) (time.Duration, error) {
+	wait := time.Duration(r.wait) * time.Millisecond
+	switch r.status {
+	case "pending":
+		s.tell(EventPending, r.number, "worker number %d is taken over; ids are issued in %v, after the predecessor's ceiling", r.number, wait)
+		return wait, w.use()
+	case "quarantine":
+		s.state.quarantined(wait)
+		s.tell(EventQuarantine, -1, "Redis is new or may have lost data; worker numbers are given out in %v", wait)
+		return wait, w.use()
+	case "full":
+		reason := noWorker(ErrAllTaken, " (%d tries; the next lease may end in %v)", s.options.Rounds, wait)
+		s.tell(EventFull, -1, "all worker numbers are taken; the next lease may end in %v", wait)
+		return w.backOff(), orNil(w.use(), reason)
+	case "held":
+		return 0, noWorker(ErrTaken, ": %d is leased by %s, for another %v unless renewed", r.number, r.text, wait)
+	case "exhausted":
+		return 0, noWorker(ErrExhausted, ": %d was the last; remove addresses that are gone from %s", r.number, s.runner.keys[3])
+	case "clock":
+		return 0, fmt.Errorf("redislease: no worker number is taken: %w", &OffsetError{Offset: wait, Limit: tolerance})
+	case "scheme":
+		return 0, s.mismatch(scheme, r)
+	}
+	return 0, fmt.Errorf("redislease: acquire.lua returned status %q", r.status)
+}
+
+func (s *Source) mismatch(scheme idgen.Scheme, r reply) error {
+	return fmt.Errorf("redislease: %w", &SchemeError{Ours: scheme.Fingerprint(), Recorded: r.text, Key: s.runner.keys[0]})
+}
+
+// interrupted names what was waited for when the context ended.
+func (s *Source) interrupted(r reply, cause error) error {
+	wait := time.Duration(r.wait) * time.Millisecond
+	switch r.status {
+	case "full":
+		return noWorker(ErrAllTaken, "; the next lease may end in %v (%w)", wait, cause)
+	case "quarantine":
+		return noWorker(ErrQuarantine, " for another %v (%w)", wait, cause)
+	}
+	return fmt.Errorf("redislease: %w: the ceiling of the predecessor passes in %v: %w", idgen.ErrNoWorker, wait, cause)
+}
+
+// waits bounds how often Acquire waits.
+type waits struct{ left, used int }
+
+var errNoWaitLeft = fmt.Errorf("redislease: %w: Redis keeps telling to wait", idgen.ErrNoWorker)
+
+func (w *waits) use() error {
+	w.used++
+	if w.used >= w.left {
+		return errNoWaitLeft
+	}
+	return nil
+}
+
+// backOff doubles from 50 ms up to 2 s and takes off up to half of it, so that
+// gateways that were refused together do not come back together.
+func (w *waits) backOff() time.Duration {
+	d := min(50*time.Millisecond<<min(w.used, 10), 2*time.Second)
+	return d - rand.N(d/2) //nolint:gosec // G404: jitter need not be unpredictable
+}
+
+// orNil replaces an error.
+func orNil(err, by error) error {
+	if err == nil {
+		return nil
+	}
+	return by
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,54 @@
+package idgen
+
+import "sync/atomic"
+
+// newRing returns the slots of the ring policy. A slot holds the next ticket of
+// the milliseconds that fall into it. At first these are the earliest the
+// tenure may use; a clock that is behind the floor finds them there.
+func newRing(slots int, floor int64, seqBits uint8) []atomic.Int64 {
+	ring := make([]atomic.Int64, slots)
+	floor = min(floor, 1<<(62-seqBits)) // far beyond any layout's end: nothing is issued there
+	for ts := floor; ts < floor+int64(slots); ts++ {
+		ring[ts%int64(slots)].Store(ts << seqBits)
+	}
+	return ring
+}
+
+// placeInRing takes up to n consecutive tickets from the slot of now. It
+// returns wait = 1 and nothing taken if the slot is used up: the next
+// millisecond has another one.
+func (e *tenure) placeInRing(now, n int64) (first, got, wait int64, err error) {
+	size := int64(len(e.slots))
+	slot := &e.slots[now%size]
+	for {
+		if e.word.Load() >= frozen {
+			return 0, 0, 0, errFrozen
+		}
+		next := slot.Load()
+		first = max(next, now<<e.seqBits)
+		ts := first >> e.seqBits
+		switch {
+		case first >= e.last:
+			return 0, 0, 0, ErrTimeExhausted
+		case ts > e.ceiling.Load():
+			return 0, 0, 0, ErrCeiling
+		case ts%size != now%size: // carried out of its millisecond: used up
+			return 0, 0, 1, nil
+		}
+		got = min(n, e.until(ts)-first)
+		if slot.CompareAndSwap(next, first+got) {
+			e.word.Add(got) // only counts, see generated
+			return first, got, 0, nil
+		}
+	}
+}
+
+// usedInRing returns a timestamp that nothing issued from the ring exceeds: seen,
+// or the latest one in a slot that was written.
+func (e *tenure) usedInRing(seen int64) int64 {
+	last := seen
+	for i := range e.slots {
+		last = max(last, (e.slots[i].Load()-1)>>e.seqBits)
+	}
+	return min(last, e.ceiling.Load())
+}
