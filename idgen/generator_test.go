@@ -147,8 +147,9 @@ func take(t *testing.T, g *Generator, n int) []ID {
 	ids := make([]ID, n)
 	for i := 0; i < n; {
 		var err error
-		switch got := 0; i >> 10 % 8 {
+		switch i >> 10 % 8 {
 		case 0:
+			var got int
 			got, err = g.Fill(ids[i:min(n, i+300)])
 			i += got
 		case 1:
@@ -282,7 +283,7 @@ func TestSaturatedCallersDoNotRunAway(t *testing.T) {
 		if want := 200_000 - 6*4096; refused != want {
 			t.Errorf("%d calls refused, want %d", refused, want)
 		}
-		if ahead := s.Time(mustNext(t, g)).Sub(time.Now()); ahead > 6*time.Millisecond {
+		if ahead := time.Until(s.Time(mustNext(t, g))); ahead > 6*time.Millisecond {
 			t.Errorf("after %d refused calls stamps are %v ahead, want no trace of them", refused, ahead)
 		}
 	})
@@ -402,7 +403,7 @@ func TestTimeRange(t *testing.T) {
 		clock := new(stepClock)
 		s := testScheme(t, LayoutDefault)
 		g := start(t, s, newMemorySource(Worker{}), WithClock(clock))
-		clock.step(s.Exhausts().Sub(time.Now()) - 2*time.Second)
+		clock.step(time.Until(s.Exhausts()) - 2*time.Second)
 		for {
 			id, err := g.Next()
 			if errors.Is(err, ErrCeiling) { // until the next heartbeat

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ErrCorrupt: the file of a HighWater source is not what HighWater wrote.
+// ErrCorrupt says that the file of a HighWater source is not what HighWater wrote.
 var ErrCorrupt = errors.New("idgen: the ceiling file is corrupt")
 
-// ErrLocked: another process uses the file of a HighWater source.
+// ErrLocked says that another process uses the file of a HighWater source.
 var ErrLocked = errors.New("idgen: the ceiling file is in use by another process")
 
 // highWaterLead is how far ahead of the clock the recorded ceiling is.

@@ -214,7 +214,7 @@ func fuzzForm(f *testing.F, form func(ID) string, parse func(string) (ID, error)
 		if again, err := parse(canonical); again != id || err != nil {
 			t.Errorf("parse %q = %d, %v, want %d", canonical, int64(again), err, int64(id))
 		}
-		if strings.ToUpper(text) != strings.ToUpper(canonical) && !strings.ContainsAny(text, "oOiIlL") {
+		if !strings.EqualFold(text, canonical) && !strings.ContainsAny(text, "oOiIlL") {
 			t.Errorf("parse %q = %d, which prints as %q", text, int64(id), canonical)
 		}
 	})

@@ -58,12 +58,16 @@ func (g *Generator) keep(run context.Context) {
 		case <-timer.C:
 		case <-g.keeper.rush:
 		}
+		pause := g.keeper.heartbeat
 		if err := g.heartbeat(run); err != nil && run.Err() == nil {
 			g.keeper.failing.Store(true)
 			g.errors.Add(1)
 			g.keeper.report(err)
+			if g.held() != nil {
+				pause /= 4 // the ceiling is running out
+			}
 		}
-		timer.Reset(g.keeper.heartbeat)
+		timer.Reset(pause)
 	}
 }
 

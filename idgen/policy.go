@@ -22,6 +22,7 @@ type Policy interface {
 // Verdict is what a Policy answers.
 type Verdict uint8
 
+// The verdicts on a clock that stepped back.
 const (
 	Refuse Verdict = iota // fail with ErrClockBehind until the clock has caught up
 	Sleep                 // sleep until the clock has caught up

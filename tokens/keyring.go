@@ -126,7 +126,7 @@ func (r *Keyring) pause(err error) time.Duration {
 	case err != nil:
 		pause = keysRetry
 	}
-	return pause + rand.N(pause/2) // so that gateways do not ask in step
+	return pause + rand.N(pause/2) //nolint:gosec // nobody gains by guessing it: it keeps gateways out of step
 }
 
 // Loaded reports whether there are keys to work with.

@@ -2,6 +2,7 @@ package redislease
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -229,9 +230,11 @@ func TestLivingHoldersReclaimAndNewcomersWait(t *testing.T) {
 func TestDeadHoldersDoNotReclaim(t *testing.T) {
 	onForgetting(t, func(t *testing.T, s store, forget func()) {
 		sc, o := scheme(t, layoutA), quick("a")
+		o.TTL = 500 * time.Millisecond
 		settle(t, s, sc)
 		l := acquire(t, source(t, s.rdb, Any(), o), sc)
-		eventually(t, "the ceiling has passed", func() bool { return now(sc) > l.Ceiling() })
+		ended := l.Ceiling() + (o.TTL - o.Lead).Milliseconds()
+		eventually(t, "ceiling and lease have passed", func() bool { return now(sc) > ended })
 		forget()
 		_, err := l.Extend(t.Context(), now(sc))
 		wantErr(t, err, idgen.ErrLeaseLost)
@@ -240,6 +243,47 @@ func TestDeadHoldersDoNotReclaim(t *testing.T) {
 			t.Errorf("floor %d, but the old ceiling is %d", next.Floor(), l.Ceiling())
 		}
 	})
+}
+
+// A Redis that was restarted with its data knows the holder still, even if it was
+// away for so long that no ceiling is to come any more.
+func TestHolderWhoseRecordSurvivedGoesOn(t *testing.T) {
+	s := realStore(t, "--enable-debug-command", "yes")
+	sc, o := scheme(t, layoutA), quick("a")
+	settle(t, s, sc)
+	l := acquire(t, source(t, s.rdb, Any(), o), sc)
+	extend(t, l, sc)
+	old := l.Ceiling()
+	eventually(t, "the ceiling has passed", func() bool { return now(sc) > old })
+	s.real.Do("DEBUG", "CHANGE-REPL-ID")
+	if ceiling := extend(t, l, sc); ceiling <= now(sc) {
+		t.Errorf("ceiling %d at %d: nothing can be issued", ceiling, now(sc))
+	}
+	_, err := source(t, s.rdb, Only(l.Worker()), quick("b")).Acquire(t.Context(), sc, now(sc))
+	wantErr(t, err, ErrTaken)
+}
+
+// One that was restarted with older data may have forgotten that the number was
+// given to somebody else; the nonce tells.
+func TestHolderWhoseRecordWasRolledBackWaits(t *testing.T) {
+	s := realStore(t, "--enable-debug-command", "yes")
+	sc, o := scheme(t, layoutA), quick("a")
+	settle(t, s, sc)
+	l := acquire(t, source(t, s.rdb, Any(), o), sc)
+	number := fmt.Sprint(l.Worker().Number)
+	before, err := s.rdb.HGet(t.Context(), "{sg}:w", number).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	extend(t, l, sc)
+	extend(t, l, sc) // the last nonce but one is still accepted, for lost replies
+	eventually(t, "the ceiling has passed", func() bool { return now(sc) > l.Ceiling() })
+	if err := s.rdb.HSet(t.Context(), "{sg}:w", number, before).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.real.Do("DEBUG", "CHANGE-REPL-ID")
+	_, err = l.Extend(t.Context(), now(sc))
+	wantErr(t, err, idgen.ErrLeaseLost)
 }
 
 // The case that docs/model found: a gateway is replaced at its address, Redis is

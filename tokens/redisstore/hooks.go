@@ -71,7 +71,7 @@ func (dialing) DialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			// go-redis takes one layer off the error of a handshake.
 			err = fmt.Errorf("%w", &dialError{err})
-			return failedConn{err, failedAddr{network, addr}}, nil
+			return failedConn{err, failedAddr{network, addr}}, nil //nolint:nilerr // the connection has it
 		}
 		return conn, nil
 	}

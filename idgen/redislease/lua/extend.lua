@@ -27,6 +27,12 @@ if rec and rec.held then
   if rec.nonce ~= nonce and rec.nonce ~= successor then
     return { 'lost', n, floor, ceiling, now, 0, rec.owner .. ' at ' .. rec.address }
   end
+elseif rec and (rec.nonce == nonce or rec.nonce == successor)
+    and now + math.max(skew, 0) < rec.ceiling - lead + ttl then
+  -- A new term, but Redis still has the last thing this holder wrote, and the
+  -- lease that was written with it has not ended. So nobody else can have been
+  -- given the number in between, whatever else was forgotten.
+  status = 'reclaimed'
 else
   -- Redis has forgotten. The number is re-claimed by whoever has a ceiling that
   -- is still to come, for there is only one such holder (see raise). Nobody can
@@ -37,6 +43,8 @@ else
   end
   rec = { floor = floor, ceiling = math.max(ceiling, rec and rec.ceiling or 0) }
   status = 'reclaimed'
+end
+if status == 'reclaimed' then
   redis.call('HSET', ADDRESSES, address, text(n))
   if registry then
     redis.call('HSET', KEPT, address, text(n))

@@ -1,0 +1,116 @@
+// Package echo is an upstream for trying things out: it answers with what it
+// received. Behind a gateway it shows which request really arrives.
+//
+// It answers every method and path with JSON, a WebSocket handshake with an
+// echo of each message, and a request that accepts text/event-stream with one
+// event a second.
+package echo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// maxBody is how many bytes of a request body are read and counted: enough to
+// try out large uploads, and an end to them.
+const maxBody = 1 << 40
+
+// Received is the JSON answer.
+type Received struct {
+	Name    string              `json:"name"`    // the name the upstream was started with
+	Method  string              `json:"method"`  //
+	Path    string              `json:"path"`    // as it stood on the request line, still encoded
+	Query   string              `json:"query"`   // as it stood on the request line
+	Host    string              `json:"host"`    //
+	Headers map[string][]string `json:"headers"` //
+	Body    int64               `json:"body"`    // bytes of the request body
+}
+
+// Handler returns the upstream called name. It is safe for concurrent use and
+// keeps nothing.
+func Handler(name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+			serveWebSocket(w, r)
+		case strings.Contains(r.Header.Get("Accept"), "text/event-stream"):
+			serveEvents(w, r)
+		default:
+			serveJSON(w, r, name)
+		}
+	})
+}
+
+func serveJSON(w http.ResponseWriter, r *http.Request, name string) {
+	n, err := io.Copy(io.Discard, io.LimitReader(r.Body, maxBody))
+	if err != nil {
+		return // the sender is gone
+	}
+	path, query, _ := strings.Cut(r.RequestURI, "?")
+	w.Header().Set("Content-Type", "application/json")
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	_ = out.Encode(Received{
+		Name: name, Method: r.Method, Path: path, Query: query,
+		Host: r.Host, Headers: r.Header, Body: n,
+	})
+}
+
+// serveEvents sends one server-sent event a second until the caller leaves.
+func serveEvents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	control := http.NewResponseController(w)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		if _, err := fmt.Fprintf(w, "event: tick\nid: %d\ndata: %s\n\n", n, time.Now().UTC().Format(time.RFC3339)); err != nil {
+			return
+		}
+		if err := control.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// serveWebSocket sends each message back.
+func serveWebSocket(w http.ResponseWriter, r *http.Request) {
+	// Any origin: there is nothing here to protect, and the gateway in front has
+	// judged the request.
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return // Accept has answered
+	}
+	defer func() { _ = conn.CloseNow() }()
+	for {
+		if err := echoMessage(r.Context(), conn); err != nil {
+			return
+		}
+	}
+}
+
+func echoMessage(ctx context.Context, conn *websocket.Conn) error {
+	kind, in, err := conn.Reader(ctx)
+	if err != nil {
+		return err
+	}
+	out, err := conn.Writer(ctx, kind)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,73 @@
+// Package exchange holds what snowgate knows about one HTTP request and its
+// answer while it is under way.
+//
+// One [Exchange] is made at the top of the middleware, filled on the way down
+// by whoever learns something, and read once at the end for the access line
+// and the metrics. It is the only value snowgate puts into a request's context,
+// so a request costs one context and one look-up whatever it passes.
+package exchange
+
+import (
+	"context"
+	"net/netip"
+
+	"snowgate/canonical"
+	"snowgate/tokens"
+)
+
+// Exchange is the state of one request. It belongs to the goroutine that serves
+// the request and must not be used after the handler has returned.
+type Exchange struct {
+	// RequestID is 32 lower-case hexadecimal digits, or the name that a trusted
+	// proxy gave the request, sent as X-Request-Id to the caller and to the
+	// upstream.
+	RequestID string
+	// Peer is the address at the other end of the connection, the zero Addr if
+	// it has none (a Unix socket).
+	Peer netip.Addr
+	// PeerTrusted tells that Peer is a proxy whose forwarding headers are
+	// believed.
+	PeerTrusted bool
+	// Path is the canonical request path; everything that decides or forwards
+	// uses it and nothing else.
+	Path canonical.Path
+	// Route is the template by which metrics count the request: the pattern of
+	// an endpoint of the gateway, or the name of a route. It is never text
+	// that a caller chose.
+	Route string
+	// Matched is the route that the request was matched with. It belongs to
+	// package proxy, which alone reads it.
+	Matched any
+	// Token is the verdict on the bearer token, nil if none was needed or
+	// accepted. The requirement of the route has been met when it is set.
+	Token *tokens.Token
+	// Client is the client that authenticated at an OAuth endpoint or whose
+	// token was accepted.
+	Client string
+	// TokenID is the public id of the token that was issued, accepted or
+	// revoked, empty if there is none.
+	TokenID string
+	// Upstream is the base URL of the service that was asked.
+	Upstream string
+	// Upgraded tells that the connection was taken over by another protocol
+	// after 101 Switching Protocols.
+	Upgraded bool
+	// Cause is why the request was refused or failed, for the log only.
+	Cause error
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries x.
+func NewContext(ctx context.Context, x *Exchange) context.Context {
+	return context.WithValue(ctx, contextKey{}, x)
+}
+
+// From returns the exchange that ctx carries. Without one it returns a fresh,
+// empty Exchange, so that a handler can be tested on its own.
+func From(ctx context.Context) *Exchange {
+	if x, ok := ctx.Value(contextKey{}).(*Exchange); ok {
+		return x
+	}
+	return new(Exchange)
+}

@@ -1,0 +1,66 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"snowgate/exchange"
+	"snowgate/problem"
+	"snowgate/tokens"
+)
+
+// validator judges bearer tokens. [tokens.Service] is one.
+type validator interface {
+	// Validate returns what text stands for, an error that matches
+	// [tokens.ErrInvalid], or one that is no verdict on the token.
+	Validate(ctx context.Context, text string) (*tokens.Token, error)
+}
+
+// Authenticate lets a request pass if it needs no token or shows one that is
+// good for the place (RFC 6750). requirement tells what the place asks for and
+// whether it asks at all; the token is judged against it for each request anew.
+// Behind it the exchange has Token, Client and TokenID.
+//
+// Refusals are made by challenge: 401 without credentials or with another
+// scheme, 400 for credentials that cannot be read, 401 or 403 for a token that
+// is not good. A validator that cannot decide is a 503, never one of those.
+// A request that needs no token passes without its credentials being looked at.
+func Authenticate(
+	v validator, challenge problem.Challenge, requirement func(*http.Request) (tokens.Requirement, bool),
+) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if required, needed := requirement(r); needed {
+				if err := judge(r, v, challenge, required); err != nil {
+					problem.Write(w, r, err)
+					return
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// judge fills the exchange of r from its token, or says why not.
+func judge(r *http.Request, v validator, challenge problem.Challenge, required tokens.Requirement) error {
+	text, err := bearerToken(r.Header)
+	var malformed syntaxError
+	switch {
+	case errors.As(err, &malformed):
+		return challenge.Malformed(string(malformed))
+	case err != nil:
+		return challenge.Missing()
+	}
+	token, err := v.Validate(r.Context(), text)
+	if err != nil {
+		return challenge.Refused(err)
+	}
+	x := exchange.From(r.Context())
+	x.Client, x.TokenID = token.Client, token.ID.String() // a 403 is logged with its client
+	if err := required.Check(token); err != nil {
+		return challenge.Refused(err)
+	}
+	x.Token = token
+	return nil
+}

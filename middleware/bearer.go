@@ -1,0 +1,71 @@
+package middleware
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// errNoCredentials says that a request names no bearer token at all.
+var errNoCredentials = errors.New("no bearer token")
+
+// syntaxError says what is wrong with an Authorization header. It is a constant
+// text, fit for the caller.
+type syntaxError string
+
+func (e syntaxError) Error() string { return string(e) }
+
+const (
+	errTwoLines = syntaxError("There is more than one Authorization header.")
+	errSyntax   = syntaxError(`The Authorization header is not "Bearer", one space and one token.`)
+)
+
+// bearerToken returns the token of the Authorization header (RFC 6750 §2.1),
+// the only place one is taken from: not the query, not the body, not a cookie.
+// Its error is [errNoCredentials] or a [syntaxError].
+//
+// RFC 9110 §11.4 allows several spaces after the scheme; RFC 6750 writes one,
+// and only one is taken here, because whoever reads the header differently
+// than we do could be talked into another token.
+func bearerToken(header http.Header) (string, error) {
+	lines := header["Authorization"]
+	switch len(lines) {
+	case 0:
+		return "", errNoCredentials
+	case 1:
+	default:
+		return "", errTwoLines
+	}
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	switch {
+	case !isToken(scheme):
+		return "", errSyntax
+	case !strings.EqualFold(scheme, "Bearer"):
+		return "", errNoCredentials // another scheme, for somebody else
+	case !isB64Token(token):
+		return "", errSyntax
+	}
+	return token, nil
+}
+
+// isToken reports whether text is a token of RFC 9110 §5.6.2.
+func isToken(text string) bool {
+	for i := range len(text) {
+		if !isAlphanumeric(text[i]) && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(text[i])) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// isB64Token reports whether text is a b64token of RFC 6750 §2.1:
+// 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
+func isB64Token(text string) bool {
+	text = strings.TrimRight(text, "=")
+	for i := range len(text) {
+		if !isAlphanumeric(text[i]) && !strings.ContainsRune("-._~+/", rune(text[i])) {
+			return false
+		}
+	}
+	return text != ""
+}

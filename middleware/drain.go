@@ -1,0 +1,111 @@
+package middleware
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+)
+
+// Drainer knows which requests are under way and whether the gateway is about
+// to leave. [NewDrainer] makes one. It is safe for concurrent use.
+//
+// The shutdown that loses nothing: Start; go on accepting for a while, so that
+// every client is told Connection: close on a whole answer (RFC 9112 §9.6)
+// rather than meeting a closed connection with its next request; then
+// [http.Server.Shutdown]; then Wait, because Shutdown does not wait for
+// connections that were taken over by WebSocket.
+type Drainer struct {
+	draining atomic.Bool
+	running  atomic.Int64
+	idle     chan struct{}
+}
+
+// NewDrainer returns a Drainer that is not draining.
+func NewDrainer() *Drainer {
+	return &Drainer{idle: make(chan struct{}, 1)}
+}
+
+// Start makes every answer from now on carry Connection: close, also those of
+// requests that are under way. It may be called more than once.
+func (d *Drainer) Start() { d.draining.Store(true) }
+
+// Draining reports whether Start was called.
+func (d *Drainer) Draining() bool { return d.draining.Load() }
+
+// Running returns the number of requests under way, WebSockets included.
+func (d *Drainer) Running() int64 { return d.running.Load() }
+
+// Wait returns nil once no request is under way, or the error of ctx. Only one
+// goroutine may wait at a time.
+func (d *Drainer) Wait(ctx context.Context) error {
+	for d.running.Load() > 0 {
+		select {
+		case <-d.idle:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (d *Drainer) leave() {
+	if d.running.Add(-1) > 0 {
+		return
+	}
+	select {
+	case d.idle <- struct{}{}:
+	default: // one notice is enough: Wait looks again
+	}
+}
+
+// Drain counts each request in d while it is served, and adds Connection: close
+// to its answer if d is draining by the time the answer begins. With HTTP/2,
+// net/http turns that field into a GOAWAY.
+func Drain(d *Drainer) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d.running.Add(1)
+			defer d.leave()
+			next.ServeHTTP(&parting{ResponseWriter: w, drainer: d}, r)
+		})
+	}
+}
+
+// parting is a ResponseWriter that decides about Connection: close at the last
+// moment. [http.ResponseController] reaches through it.
+type parting struct {
+	http.ResponseWriter
+	drainer *Drainer
+	decided bool
+}
+
+// Unwrap serves [http.ResponseController].
+func (p *parting) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *parting) WriteHeader(status int) {
+	if status >= http.StatusOK { // a 1xx is followed by the answer proper
+		p.decide()
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+func (p *parting) Write(b []byte) (int, error) {
+	p.decide()
+	return p.ResponseWriter.Write(b)
+}
+
+// FlushError serves [http.ResponseController], and Flush older callers.
+func (p *parting) FlushError() error {
+	p.decide()
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+// Flush implements [http.Flusher].
+func (p *parting) Flush() { _ = p.FlushError() }
+
+func (p *parting) decide() {
+	if !p.decided && p.drainer.draining.Load() {
+		p.Header().Set("Connection", "close")
+	}
+	p.decided = true
+}

@@ -1,0 +1,19 @@
+package middleware
+
+import "net/http"
+
+// Framing closes the connection after every HTTP/1.1 request with
+// Transfer-Encoding. RFC 9112 §6.1 demands that for a request that also has a
+// Content-Length, the classic of request smuggling; net/http takes such a
+// request by its Transfer-Encoding alone and hides that there was another
+// length, so the harmless ones cannot be told apart.
+func Framing() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+				w.Header().Set("Connection", "close")
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

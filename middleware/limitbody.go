@@ -1,0 +1,56 @@
+package middleware
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"snowgate/problem"
+)
+
+// LimitBody bounds the request body of small endpoints: to size bytes, and to
+// within from the start of the request until its last byte. A handler that
+// reads more gets an [*http.MaxBytesError]; one that reads too late gets a
+// [*problem.Error] of 408. Both are errors that package problem knows. In both
+// cases the connection is closed after the answer.
+func LimitBody(size int64, within time.Duration) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Body == nil || r.Body == http.NoBody {
+				next.ServeHTTP(w, r)
+				return
+			}
+			control := http.NewResponseController(w)
+			// Where deadlines are not supported (a recorder in a test), the
+			// size is still bounded.
+			_ = control.SetReadDeadline(time.Now().Add(within))
+			r.Body = &limitedBody{ReadCloser: http.MaxBytesReader(w, r.Body, size), header: w.Header(), control: control}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	header  http.Header
+	control *http.ResponseController
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		// The server now watches the connection for a caller that leaves. A
+		// deadline that strikes then would look like one.
+		_ = b.control.SetReadDeadline(time.Time{})
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		b.header.Set("Connection", "close")
+		err = problem.New(http.StatusRequestTimeout, "The request body did not arrive in time.", err)
+	default:
+		b.header.Set("Connection", "close")
+	}
+	return n, err
+}

@@ -1,0 +1,179 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	chi "github.com/go-chi/chi/v5/middleware"
+	"github.com/rs/zerolog"
+
+	"snowgate/exchange"
+	"snowgate/problem"
+)
+
+// Bounds of what an access line repeats of a caller's text, in bytes.
+const (
+	maxLoggedTarget = 512
+	maxLoggedAgent  = 256
+	maxLoggedMethod = 32
+	maxLoggedCause  = 1024
+)
+
+// Observation is the configuration of [Observe].
+type Observation struct {
+	// Log receives one line per request. The zero value logs nothing.
+	Log zerolog.Logger
+	// TrustedProxies are the peers whose X-Request-Id is believed and whose
+	// forwarding headers may be. Empty: nobody's.
+	TrustedProxies []netip.Prefix
+	// Record, if set, is told of every request when it has ended, by the
+	// goroutine that served it. route is the template of [exchange.Exchange],
+	// empty if none was found; method is a method of RFC 9110 §9 or RFC 5789,
+	// else "other"; status is what was answered, or, for an answer that was
+	// broken off, 499 (the caller went away), 502 (the service failed) or 500.
+	Record func(route, method string, status int, duration time.Duration)
+}
+
+// Observe makes the [exchange.Exchange] of each request, names the request in
+// X-Request-Id, and when the request has ended writes one access line and tells
+// Record. It belongs outside of everything else. Neither the query nor any
+// credential is logged. A panic passes through, after it was logged.
+func Observe(o Observation) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			start := time.Now()
+			x := &exchange.Exchange{Peer: peer(r)}
+			x.PeerTrusted = isTrusted(o.TrustedProxies, x.Peer)
+			x.RequestID = requestID(r, x.PeerTrusted)
+			w.Header()["X-Request-Id"] = []string{x.RequestID}
+
+			recorder := chi.NewWrapResponseWriter(w, r.ProtoMajor)
+			aborted := true
+			defer func() {
+				o.finish(r, x, outcomeOf(x, recorder, aborted), time.Since(start))
+			}()
+			next.ServeHTTP(recorder, r.WithContext(exchange.NewContext(r.Context(), x)))
+			aborted = false
+		})
+	}
+}
+
+// outcome is how an answer ended.
+type outcome struct {
+	sent    int // status on the wire, 0 if none was sent
+	counted int // status for the metrics
+	bytes   int // of the body
+	aborted bool
+}
+
+func outcomeOf(x *exchange.Exchange, w chi.WrapResponseWriter, aborted bool) outcome {
+	end := outcome{sent: w.Status(), bytes: w.BytesWritten(), aborted: aborted}
+	switch {
+	case x.Upgraded:
+		end.sent = http.StatusSwitchingProtocols
+		end.counted, end.aborted = end.sent, false
+	case aborted:
+		end.counted = abortStatus(x.Cause)
+	case end.sent == 0: // nothing written: net/http answers 200
+		end.sent = http.StatusOK
+		end.counted = end.sent
+	default:
+		end.counted = end.sent
+	}
+	return end
+}
+
+// abortStatus tells whose fault a broken answer is.
+func abortStatus(cause error) int {
+	var known *problem.Error
+	switch {
+	case errors.As(cause, &known):
+		return known.Status
+	case cause == nil || errors.Is(cause, context.Canceled):
+		return problem.StatusClientClosedRequest
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+func (o *Observation) finish(r *http.Request, x *exchange.Exchange, end outcome, took time.Duration) {
+	o.line(r, x, end, took)
+	if o.Record != nil {
+		o.Record(x.Route, methodLabel(r.Method), end.counted, took)
+	}
+}
+
+// line writes the access line.
+func (o *Observation) line(r *http.Request, x *exchange.Exchange, end outcome, took time.Duration) {
+	level := zerolog.InfoLevel
+	if end.counted >= http.StatusInternalServerError {
+		level = zerolog.ErrorLevel
+	}
+	e := o.Log.WithLevel(level)
+	if !e.Enabled() {
+		return
+	}
+	hide := secretsOf(r)
+	e.Str("request_id", hide.clean(x.RequestID, maxRequestID)).
+		Str("method", hide.clean(r.Method, maxLoggedMethod)).
+		Str("path", hide.clean(loggedPath(r, x), maxLoggedTarget)).
+		Str("route", x.Route).
+		Int("status", end.sent).
+		Int("bytes", end.bytes).
+		Float64("duration_ms", float64(took.Microseconds())/1000)
+	if x.Peer.IsValid() {
+		e.Str("remote", x.Peer.String())
+	}
+	optional(e, "client", hide.clean(x.Client, maxLoggedTarget))
+	optional(e, "token_id", hide.clean(x.TokenID, maxLoggedTarget))
+	optional(e, "upstream", x.Upstream)
+	optional(e, "user_agent", hide.clean(r.UserAgent(), maxLoggedAgent))
+	if end.aborted {
+		e.Bool("aborted", true)
+	}
+	if x.Cause != nil {
+		e.Str("cause", hide.clean(x.Cause.Error(), maxLoggedCause))
+		var p *panicked
+		if errors.As(x.Cause, &p) {
+			e.Str("stack", hide.clean(p.stack, maxStack))
+		}
+	}
+	e.Msg("request")
+}
+
+func optional(e *zerolog.Event, key, value string) {
+	if value != "" {
+		e.Str(key, value)
+	}
+}
+
+// loggedPath is the canonical path or, for a target that was refused, as much
+// of it as can be shown: no query, no userinfo.
+func loggedPath(r *http.Request, x *exchange.Exchange) string {
+	if x.Path.Raw != "" {
+		return x.Path.Raw
+	}
+	target, _, _ := strings.Cut(r.RequestURI, "?")
+	target, _, _ = strings.Cut(target, "#")
+	// "@" ends userinfo only in an authority, but a refused target has no
+	// claim to be told apart that finely.
+	if i := strings.LastIndexByte(target, '@'); i >= 0 {
+		target = "…" + target[i:]
+	}
+	return target
+}
+
+// methodLabel bounds what a caller can add to the labels of a metric.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	default:
+		return "other"
+	}
+}

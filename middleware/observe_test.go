@@ -1,0 +1,277 @@
+package middleware_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"snowgate/canonical"
+	"snowgate/exchange"
+	"snowgate/middleware"
+	"snowgate/problem"
+)
+
+// recorded is what Record was told.
+type recorded struct {
+	Route, Method string
+	Status        int
+}
+
+// observe serves r by handler behind Observe and returns the answer, the access
+// line, and what was recorded.
+func observe(t *testing.T, r *http.Request, trusted []netip.Prefix, handler http.HandlerFunc) (*httptest.ResponseRecorder, map[string]any, recorded) {
+	t.Helper()
+	var text bytes.Buffer
+	var told recorded
+	o := middleware.Observation{Log: zerolog.New(&text), TrustedProxies: trusted, Record: func(route, method string, status int, _ time.Duration) {
+		told = recorded{route, method, status}
+	}}
+	w := httptest.NewRecorder()
+	func() {
+		defer func() {
+			if v := recover(); v != nil && v != http.ErrAbortHandler {
+				t.Fatalf("panic %v came through", v)
+			}
+		}()
+		middleware.Observe(o)(handler).ServeHTTP(w, r)
+	}()
+	var line map[string]any
+	if err := json.Unmarshal(text.Bytes(), &line); err != nil {
+		t.Fatalf("access line %q: %v, want exactly one", text.String(), err)
+	}
+	return w, line, told
+}
+
+func TestObserve(t *testing.T) {
+	r := httptest.NewRequest("GET", "/orders/42?access_token=secret-in-query", nil)
+	r.Header.Set("User-Agent", "test/1")
+	w, line, told := observe(t, r, nil, func(w http.ResponseWriter, r *http.Request) {
+		x := exchange.From(r.Context())
+		x.Route, x.Client, x.TokenID, x.Upstream = "orders", "worker", "id", "http://orders"
+		x.Path = canonical.Path{Raw: "/orders/42"}
+		x.Cause = errors.New("a cause")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, "tea")
+	})
+	id := w.Header().Get("X-Request-Id")
+	delete(line, "duration_ms")
+	want := map[string]any{
+		"level": "info", "message": "request", "request_id": id, "method": "GET", "path": "/orders/42", "route": "orders",
+		"status": 418.0, "bytes": 3.0, "remote": "192.0.2.1", "client": "worker", "token_id": "id",
+		"upstream": "http://orders", "user_agent": "test/1", "cause": "a cause",
+	}
+	if diff := cmp.Diff(want, line); diff != "" {
+		t.Errorf("access line, -want +got\n%s", diff)
+	}
+	if want := (recorded{"orders", "GET", 418}); told != want {
+		t.Errorf("recorded %+v, want %+v", told, want)
+	}
+	if len(id) != 32 {
+		t.Errorf("X-Request-Id = %q, want 32 digits", id)
+	}
+}
+
+func TestObserveStatus(t *testing.T) {
+	tests := []struct {
+		why             string
+		handler         http.HandlerFunc
+		logged, counted int
+		aborted         bool
+	}{
+		{"nothing written is 200", func(http.ResponseWriter, *http.Request) {}, 200, 200, false},
+		{"an interim answer is not the answer", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusForbidden)
+		}, 403, 403, false},
+		{"the first status counts", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			w.WriteHeader(http.StatusOK)
+		}, 403, 403, false},
+		{"an upgrade", func(_ http.ResponseWriter, r *http.Request) {
+			exchange.From(r.Context()).Upgraded = true
+		}, 101, 101, false},
+		{"broken off by the service", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			exchange.From(r.Context()).Cause = problem.New(http.StatusBadGateway, "", errors.New("reset"))
+			panic(http.ErrAbortHandler)
+		}, 200, 502, true},
+		{"broken off by the caller", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, 499, true},
+	}
+	for _, test := range tests {
+		_, line, told := observe(t, httptest.NewRequest("GET", "/", nil), nil, test.handler)
+		aborted := line["aborted"] == true
+		if line["status"] != float64(test.logged) || told.Status != test.counted || aborted != test.aborted {
+			t.Errorf("%s: logged %v, counted %d, aborted %t, want %d, %d, %t",
+				test.why, line["status"], told.Status, aborted, test.logged, test.counted, test.aborted)
+		}
+	}
+}
+
+func TestObserveHidesSecrets(t *testing.T) {
+	const token = "sgt_0ABCDEFGHIJ_tokenbody0123456789"
+	tests := []struct {
+		why   string
+		edit  func(*http.Request)
+		cause string
+	}{
+		{"token in the cause", func(*http.Request) {}, "malformed answer " + token},
+		{"credentials in the cause", func(r *http.Request) { r.Header.Set("Authorization", "Basic dXNlcjpzZWNyZXRz") }, "got dXNlcjpzZWNyZXRz"},
+		{"two lines", func(r *http.Request) {
+			r.Header["Authorization"] = []string{"Bearer first-credential", "Bearer dXNlcjpzZWNyZXRz"}
+		}, "dXNlcjpzZWNyZXRz first-credential"},
+		{"token in the path", func(r *http.Request) { r.RequestURI = "/x/" + token }, ""},
+		{"userinfo in a refused target", func(r *http.Request) { r.RequestURI = "http://user:dXNlcjpzZWNyZXRz@h/" }, ""},
+		{"query", func(r *http.Request) { r.RequestURI = "/x?access_token=" + token }, ""},
+		{"fragment", func(r *http.Request) { r.RequestURI = "/x#access_token=" + token }, ""},
+		{"client secret in the user agent", func(r *http.Request) { r.Header.Set("User-Agent", "sgs_tokenbody0123456789") }, ""},
+		{"parameter in the cause", func(*http.Request) {}, `Get "/?a&access_token=first-credential&b": no`},
+	}
+	for _, test := range tests {
+		r := httptest.NewRequest("GET", "/", nil)
+		test.edit(r)
+		_, line, _ := observe(t, r, nil, func(w http.ResponseWriter, r *http.Request) {
+			if test.cause != "" {
+				problem.Write(w, r, errors.New(test.cause))
+			}
+		})
+		text, err := json.Marshal(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{"tokenbody", "dXNlcjpz", "first-credential"} {
+			if strings.Contains(string(text), secret) {
+				t.Errorf("%s: access line %s", test.why, text)
+			}
+		}
+	}
+}
+
+func TestObserveBoundsCallersText(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Method = strings.Repeat("M", 5000)
+	r.RequestURI = "/" + strings.Repeat("p", 5000)
+	r.Header.Set("User-Agent", strings.Repeat("é", 5000))
+	_, line, told := observe(t, r, nil, func(http.ResponseWriter, *http.Request) {})
+	for name, limit := range map[string]int{"method": 40, "path": 520, "user_agent": 260} {
+		if text, _ := line[name].(string); len(text) > limit || text == "" {
+			t.Errorf("%s is logged with %d bytes, want at most %d", name, len(text), limit)
+		}
+	}
+	if told.Method != "other" {
+		t.Errorf("recorded method %.20q, want %q", told.Method, "other")
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	loopback := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	tests := []struct {
+		sent    []string
+		trusted []netip.Prefix
+		kept    bool
+		why     string
+	}{
+		{[]string{"abc-1.2_3"}, loopback, true, "a trusted proxy's"},
+		{[]string{"abc"}, nil, false, "a stranger's"},
+		{[]string{"abc"}, []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, false, "a stranger's"},
+		{[]string{"abc", "def"}, loopback, false, "two"},
+		{[]string{""}, loopback, false, "empty"},
+		{[]string{"a b"}, loopback, false, "a space"},
+		{[]string{"a\"b"}, loopback, false, "a quote"},
+		{[]string{strings.Repeat("a", 129)}, loopback, false, "too long"},
+	}
+	for _, test := range tests {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["X-Request-Id"] = test.sent
+		w, _, _ := observe(t, r, test.trusted, func(http.ResponseWriter, *http.Request) {})
+		got := w.Header()["X-Request-Id"]
+		if len(got) != 1 || (got[0] == test.sent[0]) != test.kept || got[0] == "" {
+			t.Errorf("X-Request-Id %.20q: answered %q, want it kept: %t (%s)", test.sent, got, test.kept, test.why)
+		}
+	}
+}
+
+func TestPeer(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fe80::/10")}
+	tests := []struct {
+		remote  string
+		trusted bool
+		why     string
+	}{
+		{"10.1.2.3:5", true, ""},
+		{"[::ffff:10.1.2.3]:5", true, "IPv4 on an IPv6 socket"},
+		{"[fe80::1%eth0]:5", true, "a zone does not matter"},
+		{"11.1.2.3:5", false, ""},
+		{"@", false, "a Unix socket"},
+		{"", false, "nothing"},
+	}
+	for _, test := range tests {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = test.remote
+		observe(t, r, trusted, func(_ http.ResponseWriter, r *http.Request) {
+			if got := exchange.From(r.Context()).PeerTrusted; got != test.trusted {
+				t.Errorf("peer %q trusted = %t, want %t (%s)", test.remote, got, test.trusted, test.why)
+			}
+		})
+	}
+}
+
+func TestRecover(t *testing.T) {
+	recovering := middleware.Recover()
+	w, line, told := observe(t, httptest.NewRequest("GET", "/", nil), nil, func(w http.ResponseWriter, r *http.Request) {
+		recovering(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Set-Cookie", "half=done")
+			w.Header().Set("Content-Encoding", "gzip")
+			panic("with sgt_tokenbody0123 in it")
+		})).ServeHTTP(w, r)
+	})
+	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Set-Cookie") != "" ||
+		w.Header().Get("Content-Encoding") != "" || w.Header().Get("X-Request-Id") == "" {
+		t.Errorf("answer to a panic = %d %v", w.Code, w.Header())
+	}
+	if strings.Contains(w.Body.String(), "panic") {
+		t.Errorf("the answer tells about the panic: %s", w.Body)
+	}
+	cause, _ := line["cause"].(string)
+	stack, _ := line["stack"].(string)
+	if !strings.Contains(cause, "panic: with [redacted] in it") || !strings.Contains(stack, "TestRecover") || told.Status != 500 {
+		t.Errorf("access line %v, want the panic, its stack and no secret", line)
+	}
+}
+
+func TestRecoverBreaksOffWhatHasBegun(t *testing.T) {
+	recovering := middleware.Recover()
+	tests := []struct {
+		why     string
+		handler http.HandlerFunc
+		counted int
+	}{
+		{"written", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "half"); panic("x") }, 500},
+		{"upgraded", func(_ http.ResponseWriter, r *http.Request) { exchange.From(r.Context()).Upgraded = true; panic("x") }, 101},
+		{"abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 499},
+	}
+	for _, test := range tests {
+		came := false
+		_, _, told := observe(t, httptest.NewRequest("GET", "/", nil), nil, func(w http.ResponseWriter, r *http.Request) {
+			defer func() {
+				if v := recover(); v != nil {
+					came = v == http.ErrAbortHandler
+					panic(v)
+				}
+			}()
+			recovering(test.handler).ServeHTTP(w, r)
+		})
+		if !came || told.Status != test.counted {
+			t.Errorf("%s: aborted %t, counted %d, want an abort and %d", test.why, came, told.Status, test.counted)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package middleware
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"net/netip"
+)
+
+// maxRequestID bounds the names that trusted proxies give to requests, in bytes.
+const maxRequestID = 128
+
+// requestID returns the name of r: the one that a trusted proxy gave it, if
+// that is fit for logs and headers, else 128 random bits in hexadecimal.
+func requestID(r *http.Request, trusted bool) string {
+	if names := r.Header["X-Request-Id"]; trusted && len(names) == 1 && isRequestID(names[0]) {
+		return names[0]
+	}
+	var bits [16]byte
+	_, _ = rand.Read(bits[:]) // since Go 1.24 it never returns an error
+	return hex.EncodeToString(bits[:])
+}
+
+func isRequestID(name string) bool {
+	for i := range len(name) {
+		if !isAlphanumeric(name[i]) && name[i] != '-' && name[i] != '_' && name[i] != '.' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxRequestID
+}
+
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
+
+// peer returns the address at the other end of the connection of r.
+func peer(r *http.Request) netip.Addr {
+	address, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Addr().Unmap()
+}
+
+func isTrusted(proxies []netip.Prefix, peer netip.Addr) bool {
+	for _, proxy := range proxies {
+		if proxy.Contains(peer.WithZone("")) {
+			return true
+		}
+	}
+	return false
+}

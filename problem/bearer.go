@@ -1,0 +1,58 @@
+package problem
+
+import (
+	"errors"
+	"net/http"
+
+	"snowgate/tokens"
+)
+
+// Challenge makes the answers of RFC 6750 §3: what a caller at a protected
+// place is told about its bearer token.
+type Challenge struct {
+	// ResourceMetadata is the URL of the protected resource metadata
+	// (RFC 9728 §5.1).
+	ResourceMetadata string
+}
+
+// Missing answers a request without credentials: 401 and no error code
+// (RFC 6750 §3.1).
+func (c Challenge) Missing() *Error {
+	return c.answer(http.StatusUnauthorized, "", "This place needs a bearer token.", nil)
+}
+
+// Malformed answers credentials that cannot be read: 400 invalid_request.
+func (c Challenge) Malformed(detail string) *Error {
+	return c.answer(http.StatusBadRequest, `, error="invalid_request"`, detail, nil)
+}
+
+// Refused answers a token that was judged and not accepted. All invalid tokens
+// get one constant text. Errors that are no verdict on the token, such as
+// [tokens.ErrUnavailable], are returned as they are.
+func (c Challenge) Refused(err error) error {
+	var insufficient *tokens.InsufficientScopeError
+	switch {
+	case errors.Is(err, tokens.ErrInvalid):
+		return c.answer(http.StatusUnauthorized, `, error="invalid_token"`, "The access token is not valid here.", err)
+	case errors.As(err, &insufficient):
+		// A scope-token cannot contain a quote or a backslash (RFC 6749 §3.3).
+		return c.answer(http.StatusForbidden,
+			`, error="insufficient_scope", scope="`+insufficient.Required.String()+`"`,
+			"The access token lacks a scope that this place needs.", err)
+	default:
+		return err
+	}
+}
+
+func (c Challenge) answer(status int, parameters, detail string, cause error) *Error {
+	value := `Bearer realm="snowgate"` + parameters
+	if c.ResourceMetadata != "" {
+		value += `, resource_metadata="` + c.ResourceMetadata + `"`
+	}
+	return &Error{
+		Status: status,
+		Detail: detail,
+		Header: http.Header{"Www-Authenticate": {value}},
+		Err:    cause,
+	}
+}

@@ -1,0 +1,145 @@
+// Package problem is the one place where an error becomes an HTTP answer.
+//
+// Handlers return errors; [HandlerFunc] hands them to [Write], which looks the
+// error up in one table and answers with RFC 9457 problem details, or, through
+// [OAuth], with the JSON of RFC 6749 §5.2. The caller is told what it may know;
+// the cause goes to the access line. An error that nobody described is a bare
+// 500.
+package problem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"snowgate/exchange"
+	"snowgate/tokens"
+)
+
+// RetryAfter is the number of seconds that a 503 asks the caller to wait.
+const RetryAfter = 1
+
+// StatusClientClosedRequest is logged for a caller that went away before it got
+// an answer. Nobody receives it. The number is nginx's.
+const StatusClientClosedRequest = 499
+
+// Error is an error that knows its answer. Title and Detail are public; Err is
+// for the log.
+type Error struct {
+	Status int         // HTTP status code
+	Detail string      // one public sentence; empty if the status says it all
+	Header http.Header // further header fields of the answer; may be nil
+	Err    error       // private cause; may be nil
+}
+
+func (e *Error) Error() string {
+	text := http.StatusText(e.Status)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the private cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// New returns an [Error] with a public detail and, optionally, a private cause.
+func New(status int, detail string, cause error) *Error {
+	return &Error{Status: status, Detail: detail, Err: cause}
+}
+
+// MethodNotAllowed answers 405 with the methods that are allowed (RFC 9110
+// §15.5.6).
+func MethodNotAllowed(allow string) *Error {
+	return &Error{Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {allow}}}
+}
+
+// Unavailable answers 503 with Retry-After. detail is public.
+func Unavailable(detail string, cause error) *Error {
+	return &Error{
+		Status: http.StatusServiceUnavailable,
+		Detail: detail,
+		Header: http.Header{"Retry-After": {strconv.Itoa(RetryAfter)}},
+		Err:    cause,
+	}
+}
+
+// HandlerFunc is an HTTP handler that returns its error instead of writing it,
+// so that an answer cannot go on after a refusal.
+type HandlerFunc func(w http.ResponseWriter, r *http.Request) error
+
+// ServeHTTP calls f and answers with its error, if any, through [Write].
+func (f HandlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := f(w, r); err != nil {
+		Write(w, r, err)
+	}
+}
+
+// body is the JSON of RFC 9457 §3.
+type body struct {
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+}
+
+// Write answers r with err as application/problem+json and leaves err as the
+// cause for the access line. It must be called before anything else has been
+// written.
+func Write(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchange.From(r.Context())
+	x.Cause = err
+	answer := describe(err)
+	header := w.Header()
+	for name, values := range answer.Header {
+		header[name] = values
+	}
+	header.Del("Content-Length")
+	header.Del("Content-Encoding")
+	header.Set("Content-Type", "application/problem+json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(answer.Status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	// The status line is out; a caller that is gone cannot be told more.
+	_ = json.NewEncoder(w).Encode(body{
+		Type:      "about:blank",
+		Title:     title(answer.Status),
+		Status:    answer.Status,
+		Detail:    answer.Detail,
+		RequestID: x.RequestID,
+	})
+}
+
+func title(status int) string {
+	if status == StatusClientClosedRequest {
+		return "Client Closed Request"
+	}
+	return http.StatusText(status)
+}
+
+// describe is the table: which answer an error is given.
+func describe(err error) *Error {
+	var known *Error
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, context.Canceled): // before the store's error that it causes
+		return New(StatusClientClosedRequest, "", err)
+	case errors.Is(err, tokens.ErrUnavailable):
+		return Unavailable("The gateway cannot decide at the moment; the credentials were not judged.", err)
+	case errors.As(err, &tooLarge):
+		return New(http.StatusRequestEntityTooLarge, "The request body is larger than is accepted here.", err)
+	default:
+		return New(http.StatusInternalServerError, "", err)
+	}
+}

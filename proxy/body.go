@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// lingering is how long a client that still sends a body may go on after it was
+// answered, before its connection is closed.
+const lingering = time.Second
+
+// clientBody is the body of a request on its way to the service. It is read by
+// a goroutine of the transport, possibly after the answer has begun.
+type clientBody struct {
+	source   io.ReadCloser
+	control  *http.ResponseController
+	idle     time.Duration // longest silence of the client
+	patience *patience
+
+	limit int64 // bytes; 0: none
+
+	mu      sync.Mutex
+	back    *sync.Cond // on mu: a Read has returned
+	reading bool
+	read    int64
+	err     error // first error, io.EOF included
+	closed  bool
+}
+
+func (f *flight) newBody(source io.ReadCloser) *clientBody {
+	b := &clientBody{
+		source: source, control: f.control, idle: f.forwarder.clientIdle,
+		patience: f.patience, limit: f.route.MaxBody,
+	}
+	b.back = sync.NewCond(&b.mu)
+	return b
+}
+
+// Read reads from the client, within its time and its limit.
+func (b *clientBody) Read(p []byte) (int, error) {
+	if err := b.begin(); err != nil {
+		return 0, err
+	}
+	b.patience.pause()
+	n, err := b.source.Read(p)
+	b.patience.resume()
+	return b.account(n, err)
+}
+
+// begin sets the deadline of one Read.
+func (b *clientBody) begin() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.err != nil:
+		return b.err
+	case b.closed:
+		return http.ErrBodyReadAfterClose
+	}
+	// Where deadlines are not supported there is no connection to protect.
+	_ = b.control.SetReadDeadline(time.Now().Add(b.idle))
+	b.reading = true
+	return nil
+}
+
+// account keeps the books of one Read.
+func (b *clientBody) account(n int, err error) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = false
+	b.back.Signal()
+	b.read += int64(n)
+	if b.limit > 0 && b.read > b.limit {
+		n, err = 0, &http.MaxBytesError{Limit: b.limit}
+	}
+	if err != nil {
+		b.err = err
+	}
+	if errors.Is(err, io.EOF) {
+		// The server now watches the connection for a client that leaves. A
+		// deadline that strikes then would look like one.
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// Close does nothing: the server owns the body.
+func (b *clientBody) Close() error { return nil }
+
+// failure returns the error by which the client's body ended, nil if it has
+// not ended or was read whole.
+func (b *clientBody) failure() error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if errors.Is(b.err, io.EOF) {
+		return nil
+	}
+	return b.err
+}
+
+// whole reports whether there is nothing left to be read.
+func (b *clientBody) whole() bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return errors.Is(b.err, io.EOF)
+}
+
+// release ends all reading, before the handler returns. A Read that hangs is
+// cut short and waited for: the server cannot finish the request while it
+// lasts, and would lift the deadline within which it then discards what is left
+// of the body.
+func (b *clientBody) release() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for b.reading {
+		if b.control.SetReadDeadline(time.Unix(1, 0)) != nil {
+			return // no connection, no deadlines
+		}
+		b.back.Wait()
+	}
+	if !errors.Is(b.err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Now().Add(lingering))
+	}
+}

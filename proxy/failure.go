@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+
+	"snowgate/problem"
+)
+
+// fail answers for a service that did not. Nothing of err is told to the
+// caller: it names addresses. It may quote what the service sent.
+func (f *flight) fail(_ http.ResponseWriter, _ *http.Request, err error) {
+	answer := f.describe(err)
+	if f.exchange.Upgraded {
+		f.exchange.Cause = answer // the connection is not ours to write to
+		return
+	}
+	problem.Write(f, f.request, answer)
+}
+
+// describe tells what to answer, and whose fault it was.
+func (f *flight) describe(err error) error {
+	switch fault := f.body.failure(); {
+	case fault != nil:
+		return describeBody(fault)
+	case !f.rewritten:
+		return problem.New(http.StatusBadRequest, "The Upgrade header is malformed.", err)
+	case errors.Is(context.Cause(f.ctx), errTooSlow), isTimeout(err):
+		return problem.New(http.StatusGatewayTimeout, "The service behind this route did not answer in time.", err)
+	case f.ctx.Err() != nil:
+		return problem.New(problem.StatusClientClosedRequest, "", err)
+	case isDial(err):
+		return problem.New(http.StatusBadGateway, "The service behind this route cannot be reached.", err)
+	default:
+		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid answer.", err)
+	}
+}
+
+// describeBody tells what to answer to a client whose body failed.
+func describeBody(fault error) error {
+	var tooLarge *http.MaxBytesError
+	var network net.Error
+	switch {
+	case errors.As(fault, &tooLarge):
+		return fault // problem knows it
+	case errors.Is(fault, os.ErrDeadlineExceeded):
+		return problem.New(http.StatusRequestTimeout, "The request body did not arrive in time.", fault)
+	case errors.Is(fault, io.ErrUnexpectedEOF), errors.As(fault, &network):
+		return problem.New(problem.StatusClientClosedRequest, "", fault)
+	default:
+		return problem.New(http.StatusBadRequest, "The request body is malformed.", fault)
+	}
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

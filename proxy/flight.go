@@ -1,0 +1,182 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/textproto"
+	"sync"
+	"time"
+
+	"snowgate/exchange"
+)
+
+// flight is one request on its way to a service, and its answer on the way
+// back. It is at once the ResponseWriter and the Transport of its ReverseProxy,
+// so that it sees everything that passes in either direction.
+type flight struct {
+	forwarder *Forwarder
+	writer    http.ResponseWriter
+	control   *http.ResponseController // of writer
+	request   *http.Request            // from the client
+	exchange  *exchange.Exchange
+	route     *Route
+	target    target
+	body      *clientBody // nil: the request has none
+	patience  *patience
+	cancel    context.CancelCauseFunc
+	ctx       context.Context // of the request to the service; lives as long as the flight
+
+	rewritten bool // rewrite was called
+	flushed   bool // nothing of the answer waits to be sent
+
+	mu       sync.Mutex // guards answered and, until then, the header of writer
+	answered bool       // RoundTrip has returned
+}
+
+// launch prepares the forwarding of r.
+func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *Route) *flight {
+	one := &flight{
+		forwarder: f, writer: w, control: http.NewResponseController(w),
+		exchange: x, route: route, target: route.next(),
+	}
+	x.Upstream = one.target.name
+	one.ctx, one.cancel = context.WithCancelCause(r.Context())
+	one.patience = newPatience(route.Timeout, func() { one.cancel(errTooSlow) })
+	one.request = r.WithContext(one.ctx)
+	// Deadlines of the server are for whole requests, and would cut streams.
+	_ = one.control.SetReadDeadline(time.Time{})
+	if r.ProtoMajor == 2 {
+		_ = one.control.SetWriteDeadline(time.Time{})
+	}
+	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
+		one.body = one.newBody(r.Body)
+		one.request.Body = one.body
+		if r.ProtoMajor == 1 {
+			// Else the server may swallow what is left of the body as soon as
+			// the answer begins. HTTP/2 is full duplex by itself.
+			_ = one.control.EnableFullDuplex()
+		}
+	}
+	return one
+}
+
+// serve forwards the request and streams the answer.
+func (f *flight) serve() {
+	defer f.cancel(nil)
+	defer f.patience.end()
+	defer f.body.release()
+	reverse := httputil.ReverseProxy{
+		Rewrite:        f.rewrite,
+		Transport:      f,
+		ModifyResponse: f.accept,
+		ErrorHandler:   f.fail,
+		FlushInterval:  headerDelay,
+		ErrorLog:       f.forwarder.silent,
+		BufferPool:     f.forwarder.buffers,
+	}
+	reverse.ServeHTTP(f, f.request)
+}
+
+// RoundTrip implements [http.RoundTripper]: it sends the request and waits for
+// the header of the answer.
+func (f *flight) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.tameInterim(r.Context())
+	answer, err := f.forwarder.transport.RoundTrip(r)
+	f.patience.end()
+	f.mu.Lock()
+	f.answered = true
+	f.mu.Unlock()
+	if err == nil && f.ctx.Err() != nil {
+		// The header came too late, but before the transport noticed.
+		_ = answer.Body.Close()
+		return nil, context.Cause(f.ctx)
+	}
+	return answer, err
+}
+
+// tameInterim puts itself between the transport and ReverseProxy, which sends
+// every 1xx answer on as it is and afterwards clears the header of the answer
+// proper, with what others had put there.
+func (f *flight) tameInterim(ctx context.Context) {
+	trace := httptrace.ContextClientTrace(ctx)
+	if trace == nil || trace.Got1xxResponse == nil {
+		return
+	}
+	send := trace.Got1xxResponse
+	trace.Got1xxResponse = func(status int, header textproto.MIMEHeader) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.answered {
+			return nil
+		}
+		removeHopByHop(http.Header(header))
+		cleanAnswer(http.Header(header))
+		own := f.writer.Header().Clone()
+		clear(f.writer.Header())
+		err := send(status, header)
+		for name, values := range own {
+			f.writer.Header()[name] = values
+		}
+		return err
+	}
+}
+
+// Header implements [http.ResponseWriter].
+func (f *flight) Header() http.Header { return f.writer.Header() }
+
+// WriteHeader implements [http.ResponseWriter].
+func (f *flight) WriteHeader(status int) {
+	if status >= http.StatusOK && f.request.ProtoMajor == 1 && !f.body.whole() {
+		// The client is answered before it has said everything. What it still
+		// sends must never be taken for its next request.
+		f.Header().Set("Connection", "close")
+	}
+	f.flushed = false
+	f.writer.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter]. What it is given is sent at once. A
+// client that takes nothing for too long is given up.
+func (f *flight) Write(p []byte) (int, error) {
+	f.allowWrite()
+	f.flushed = false
+	n, err := f.writer.Write(p)
+	if err == nil {
+		err = f.FlushError()
+	}
+	f.blameClient(err)
+	return n, err
+}
+
+// FlushError serves [http.ResponseController]. ReverseProxy calls it never
+// while it calls Write.
+func (f *flight) FlushError() error {
+	if f.flushed {
+		return nil
+	}
+	f.allowWrite()
+	err := f.control.Flush()
+	f.flushed = err == nil
+	if f.request.ProtoMajor == 2 {
+		// An HTTP/2 stream is reset by its deadline even if nothing is sent.
+		_ = f.control.SetWriteDeadline(time.Time{})
+	}
+	return err
+}
+
+func (f *flight) allowWrite() {
+	_ = f.control.SetWriteDeadline(time.Now().Add(f.forwarder.clientIdle))
+}
+
+// Hijack implements [http.Hijacker] for WebSocket.
+func (f *flight) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := f.control.Hijack()
+	if err == nil {
+		f.exchange.Upgraded = true
+	}
+	return conn, buffered, err
+}

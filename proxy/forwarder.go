@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"time"
+
+	"snowgate/exchange"
+	"snowgate/problem"
+)
+
+// DefaultClientIdle is how long a client may be silent within its own body, or
+// not take what is sent to it.
+const DefaultClientIdle = 60 * time.Second
+
+// Options is the configuration of a [Forwarder]. The zero value is usable.
+type Options struct {
+	// ClientIdle bounds every single wait for the client. 0: [DefaultClientIdle].
+	// Streams in which nothing is sent are not cut by it.
+	ClientIdle time.Duration
+}
+
+// Forwarder sends requests to the service of their route and streams the
+// answers back. It is an [http.Handler] that belongs behind [Match] and behind
+// the judgement of the token: it refuses to forward a request to a route that
+// is not public without a verdict in the exchange. It is safe for concurrent use.
+//
+// A service that cannot be reached or answers nonsense is a 502, one that does
+// not answer in time a 504. An answer that breaks off breaks the connection to
+// the client off, by panicking with [http.ErrAbortHandler]; its reason is the
+// cause in the exchange.
+type Forwarder struct {
+	clientIdle time.Duration
+	transport  *http.Transport
+	buffers    *buffers
+	silent     *log.Logger
+}
+
+// NewForwarder returns a Forwarder with connections of its own.
+func NewForwarder(o Options) *Forwarder {
+	return &Forwarder{
+		clientIdle: cmp.Or(o.ClientIdle, DefaultClientIdle),
+		transport:  newTransport(),
+		buffers:    newBuffers(),
+		silent:     log.New(io.Discard, "", 0), // the access line has the cause
+	}
+}
+
+// Close closes the connections that no request is using.
+func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
+
+// errNotJudged says that the handlers are put together wrongly.
+var errNotJudged = errors.New("proxy: the request was not matched or not judged")
+
+// ServeHTTP forwards r and answers with what comes back.
+func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := exchange.From(r.Context())
+	route := matched(r)
+	switch {
+	case route == nil || len(route.targets) == 0 || x.Path.Raw == "" || (!route.Public && x.Token == nil):
+		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))
+	case route.MaxBody > 0 && r.ContentLength > route.MaxBody:
+		if r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // the body will not be read
+		}
+		problem.Write(w, r, &http.MaxBytesError{Limit: route.MaxBody})
+	default:
+		f.launch(w, r, x, route).serve()
+	}
+}

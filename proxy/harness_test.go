@@ -1,0 +1,400 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"snowgate/idgen"
+	"snowgate/middleware"
+	"snowgate/problem"
+	"snowgate/proxy"
+	"snowgate/scope"
+	"snowgate/tokens"
+)
+
+// patienceOfTests bounds waits that succeed at once when the code is right.
+const patienceOfTests = 10 * time.Second
+
+const (
+	tokenID  = idgen.ID(1234567890123456789)
+	goodText = "good-token-of-the-tests"
+)
+
+var expires = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+// judge is a validator that knows one token.
+type judge struct{}
+
+func (judge) Validate(_ context.Context, text string) (*tokens.Token, error) {
+	switch text {
+	case goodText:
+		return &tokens.Token{ID: tokenID, Client: "orders-worker", Scope: "orders.read orders.write", ExpiresAt: expires}, nil
+	case "unavailable":
+		return nil, tokens.ErrUnavailable
+	default:
+		return nil, tokens.ErrUnknown
+	}
+}
+
+// line is an access line.
+type line struct {
+	Path, Route, Upstream, Cause, Client string
+	Status                               int
+	Aborted                              bool
+}
+
+// lines is where a gateway logs to. Nobody has to read it.
+type lines struct {
+	mu      sync.Mutex
+	written [][]byte
+	more    chan struct{}
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	l.written = append(l.written, bytes.Clone(b))
+	l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+func (l *lines) take() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.written) == 0 {
+		return nil
+	}
+	first := l.written[0]
+	l.written = l.written[1:]
+	return first
+}
+
+// next returns the next access line and its text.
+func (l *lines) next(t testing.TB) (parsed line, text string) {
+	t.Helper()
+	for deadline := time.After(patienceOfTests); ; {
+		if b := l.take(); b != nil {
+			if err := json.Unmarshal(b, &parsed); err != nil {
+				t.Fatalf("access line %q: %v", b, err)
+			}
+			return parsed, string(b)
+		}
+		select {
+		case <-l.more:
+		case <-deadline:
+			t.Fatal("no access line")
+		}
+	}
+}
+
+// gateway is a running gateway with nothing but routes.
+type gateway struct {
+	*httptest.Server
+	router  *proxy.Router
+	drainer *middleware.Drainer
+	log     *lines
+	cut     context.CancelFunc // cuts every request
+}
+
+type gatewayOptions struct {
+	trusted    string
+	clientIdle time.Duration
+	http2      bool
+}
+
+func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway {
+	t.Helper()
+	table, err := proxy.NewTable(routes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{router: new(proxy.Router), drainer: middleware.NewDrainer(), log: &lines{more: make(chan struct{}, 1)}}
+	g.router.Swap(table)
+	observation := middleware.Observation{Log: zerolog.New(g.log)}
+	if o.trusted != "" {
+		observation.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(o.trusted)}
+	}
+	forwarder := proxy.NewForwarder(proxy.Options{ClientIdle: o.clientIdle})
+	t.Cleanup(forwarder.Close)
+
+	var handler http.Handler = forwarder
+	handler = middleware.Authenticate(judge{}, problem.Challenge{}, proxy.Requirement)(handler)
+	handler = proxy.Match(g.router)(handler)
+	handler = middleware.Canonical()(handler)
+	handler = middleware.Framing()(handler)
+	handler = middleware.Drain(g.drainer)(handler)
+	handler = middleware.Recover()(handler)
+	handler = middleware.Observe(observation)(handler)
+
+	base, cut := context.WithCancel(context.Background())
+	g.cut = cut
+	g.Server = httptest.NewUnstartedServer(handler)
+	g.Config.DisableGeneralOptionsHandler = true
+	g.Config.BaseContext = func(net.Listener) context.Context { return base }
+	if g.EnableHTTP2 = o.http2; o.http2 {
+		g.StartTLS()
+	} else {
+		g.Start()
+	}
+	t.Cleanup(func() { cut(); g.Close() })
+	return g
+}
+
+func (g *gateway) address() string { return g.Listener.Addr().String() }
+
+// connection is a client that speaks bytes.
+type connection struct {
+	t testing.TB
+	net.Conn
+	*bufio.Reader
+}
+
+// Read reads what was not parsed yet.
+func (c *connection) Read(p []byte) (int, error) { return c.Reader.Read(p) }
+
+func dial(t testing.TB, address string) *connection {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patienceOfTests)); err != nil {
+		t.Fatal(err)
+	}
+	return &connection{t, conn, bufio.NewReader(conn)}
+}
+
+func (c *connection) send(raw string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.Conn, raw); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// answer reads one answer with its body. method is that of the request.
+func (c *connection) answer(method string) (*http.Response, string) {
+	c.t.Helper()
+	response, err := http.ReadResponse(c.Reader, &http.Request{Method: method})
+	if err != nil {
+		c.t.Fatalf("no answer: %v", err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatalf("the body of the answer breaks off: %v", err)
+	}
+	return response, string(body)
+}
+
+// ask sends one raw request on a connection of its own and reads the answer.
+func (g *gateway) ask(t testing.TB, raw string) (*http.Response, string) {
+	t.Helper()
+	c := dial(t, g.address())
+	defer c.Close()
+	c.send(raw)
+	method, _, _ := strings.Cut(raw, " ")
+	return c.answer(method)
+}
+
+// upstream is a service that records the exact bytes it receives and answers
+// with a script.
+type upstream struct {
+	url      *url.URL
+	requests chan string
+	listener net.Listener
+
+	mu          sync.Mutex
+	connections int
+}
+
+const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
+
+// script answers one request. It returns false to close the connection.
+type script func(conn net.Conn, request string) bool
+
+func says(answer string) script {
+	return func(conn net.Conn, _ string) bool {
+		_, err := io.WriteString(conn, answer)
+		return err == nil
+	}
+}
+
+func saysAndCloses(answer string) script {
+	return func(conn net.Conn, _ string) bool {
+		_, _ = io.WriteString(conn, answer)
+		return false
+	}
+}
+
+func newUpstream(t testing.TB, s script) *upstream {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &upstream{
+		url:      &url.URL{Scheme: "http", Host: listener.Addr().String()},
+		requests: make(chan string, 64), listener: listener,
+	}
+	var serving sync.WaitGroup
+	conns := make(chan net.Conn, 1024)
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conns <- conn
+			u.mu.Lock()
+			u.connections++
+			u.mu.Unlock()
+			serving.Go(func() { u.serve(conn, s) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		for len(conns) > 0 {
+			(<-conns).Close()
+		}
+		serving.Wait()
+	})
+	return u
+}
+
+func (u *upstream) serve(conn net.Conn, s script) {
+	defer conn.Close()
+	for reader := bufio.NewReader(conn); ; {
+		request, err := readRaw(reader)
+		if err != nil {
+			return
+		}
+		u.requests <- request
+		if !s(conn, request) {
+			return
+		}
+	}
+}
+
+// readRaw reads one request to the end of its body and returns its bytes.
+func readRaw(reader *bufio.Reader) (string, error) {
+	var raw strings.Builder
+	length, chunked := 0, false
+	for {
+		text, err := reader.ReadString('\n')
+		raw.WriteString(text)
+		if err != nil {
+			return "", err
+		}
+		name, value, _ := strings.Cut(strings.TrimSpace(text), ":")
+		switch strings.ToLower(name) {
+		case "content-length":
+			length = atoi(strings.TrimSpace(value))
+		case "transfer-encoding":
+			chunked = true
+		}
+		if text == "\r\n" {
+			break
+		}
+	}
+	if !chunked {
+		_, err := io.CopyN(&raw, reader, int64(length))
+		return raw.String(), err
+	}
+	for !strings.HasSuffix(raw.String(), "\r\n0\r\n\r\n") {
+		c, err := reader.ReadByte()
+		if err != nil {
+			return "", err
+		}
+		raw.WriteByte(c)
+	}
+	return raw.String(), nil
+}
+
+func atoi(text string) (n int) {
+	for _, c := range text {
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// received returns the next request the service got.
+func (u *upstream) received(t testing.TB) string {
+	t.Helper()
+	select {
+	case request := <-u.requests:
+		return request
+	case <-time.After(patienceOfTests):
+		t.Fatal("the service received nothing")
+		return ""
+	}
+}
+
+// nothing checks that the service got no request.
+func (u *upstream) nothing(t testing.TB) {
+	t.Helper()
+	select {
+	case request := <-u.requests:
+		t.Errorf("the service received %q", request)
+	default:
+	}
+}
+
+// rawField returns the values of a field, compared byte by byte, in raw bytes.
+func rawField(request, name string) (values []string) {
+	head, _, _ := strings.Cut(request, "\r\n\r\n")
+	for _, text := range strings.Split(head, "\r\n")[1:] {
+		if got, value, _ := strings.Cut(text, ":"); got == name {
+			values = append(values, strings.TrimSpace(value))
+		}
+	}
+	return values
+}
+
+// rawNames returns the names of all fields in raw bytes.
+func rawNames(request string) (names []string) {
+	head, _, _ := strings.Cut(request, "\r\n\r\n")
+	for _, text := range strings.Split(head, "\r\n")[1:] {
+		name, _, _ := strings.Cut(text, ":")
+		names = append(names, name)
+	}
+	return names
+}
+
+func mustParse(t testing.TB, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// protected returns a route at /svc that needs a token, and public one at
+// /public that needs none.
+func protected(u *url.URL) proxy.Route {
+	return proxy.Route{
+		Name: "protected", Path: "/svc", Upstreams: []*url.URL{u},
+		Requirement: tokens.Requirement{Scope: scope.List("orders.read")},
+	}
+}
+
+func public(u *url.URL) proxy.Route {
+	return proxy.Route{Name: "public", Path: "/public", Upstreams: []*url.URL{u}, Public: true}
+}

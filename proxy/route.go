@@ -1,0 +1,182 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"snowgate/canonical"
+	"snowgate/tokens"
+)
+
+// DefaultTimeout is how long a service may take to the header of its answer
+// where its route does not say.
+const DefaultTimeout = 30 * time.Second
+
+// Route says which requests go to which service, and what they need for it.
+// It is configuration: [NewTable] checks and copies it.
+type Route struct {
+	// Name identifies the route in logs, metrics and faults. Required, unique.
+	Name string
+	// Host is the only host the route answers to, without a port. Empty: any.
+	Host string
+	// Path is the prefix of the paths the route answers to, at a segment
+	// boundary: /a is a prefix of /a and /a/b, not of /ab. Required.
+	Path string
+	// Upstreams are the base URLs of the service, asked in turn. A route
+	// without any cannot be requested; it serves forward-auth.
+	Upstreams []*url.URL
+	// StripPrefix removes Path from the path before it is forwarded.
+	StripPrefix bool
+	// Methods are the methods that are allowed, and no others: HEAD and OPTIONS
+	// have to be named. Empty: all but CONNECT and TRACE.
+	Methods []string
+	// Requirement is what a token must be good for.
+	Requirement tokens.Requirement
+	// Public lets requests pass without a token.
+	Public bool
+	// WebSocket lets connections be upgraded to the WebSocket protocol.
+	WebSocket bool
+	// PassToken forwards the client's Authorization header.
+	PassToken bool
+	// Timeout bounds the wait for the header of the answer, not counting the
+	// time in which the client sends its body. 0: [DefaultTimeout].
+	Timeout time.Duration
+	// MaxBody bounds the request body, in bytes. 0: no bound.
+	MaxBody int64
+	// AllowEncodedSlash accepts paths with an encoded slash.
+	AllowEncodedSlash bool
+
+	// What NewTable works out.
+	targets  []target       // of Upstreams
+	turn     *atomic.Uint64 // whose turn it is
+	allow    string         // the Allow header field
+	segments int            // in Path
+}
+
+// target is one upstream, with its name in logs.
+type target struct {
+	scheme, host, base, name string
+}
+
+// next returns the upstream whose turn it is.
+func (r *Route) next() target {
+	return r.targets[(r.turn.Add(1)-1)%uint64(len(r.targets))]
+}
+
+// allowsMethod reports whether r may be asked with method.
+func (r *Route) allowsMethod(method string) bool {
+	if len(r.Methods) == 0 {
+		return method != http.MethodConnect && method != http.MethodTrace
+	}
+	return slices.Contains(r.Methods, method)
+}
+
+// compile returns a copy of r that is ready for use, or all its faults.
+func (r Route) compile() (*Route, error) {
+	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits()}
+	host, err := r.normalHost()
+	faults = append(faults, err)
+	r.Host = host
+	r.Upstreams = slices.Clone(r.Upstreams)
+	for _, upstream := range r.Upstreams {
+		t, err := newTarget(upstream)
+		faults = append(faults, err)
+		r.targets = append(r.targets, t)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, fmt.Errorf("route %q: %w", r.Name, err)
+	}
+	r.Methods = slices.Clone(r.Methods)
+	r.Timeout = cmp.Or(r.Timeout, DefaultTimeout)
+	r.allow = strings.Join(r.Methods, ", ")
+	r.turn = new(atomic.Uint64)
+	if r.Path != "/" {
+		r.segments = strings.Count(r.Path, "/")
+	}
+	return &r, nil
+}
+
+func (r *Route) checkName() error {
+	if r.Name == "" {
+		return errors.New("a route needs a name")
+	}
+	return nil
+}
+
+func (r *Route) checkPath() error {
+	if err := canonical.ValidPrefix(r.Path); err != nil {
+		return fmt.Errorf("path %q: %w", r.Path, err)
+	}
+	return nil
+}
+
+func (r *Route) checkMethods() error {
+	var faults []error
+	for _, method := range r.Methods {
+		if !isMethod(method) || method == http.MethodConnect || method == http.MethodTrace {
+			faults = append(faults, fmt.Errorf("method %q cannot be allowed", method))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (r *Route) checkLimits() error {
+	switch {
+	case r.Timeout < 0:
+		return fmt.Errorf("timeout %v is negative", r.Timeout)
+	case r.MaxBody < 0:
+		return fmt.Errorf("body limit %d is negative", r.MaxBody)
+	case r.Public && r.Requirement != (tokens.Requirement{}):
+		return errors.New("a public route cannot ask for a scope or an audience")
+	}
+	return nil
+}
+
+// normalHost returns the host by which the route is looked up.
+func (r *Route) normalHost() (string, error) {
+	if r.Host == "" {
+		return "", nil
+	}
+	host, err := canonical.Host(r.Host)
+	if err != nil || host != strings.TrimSuffix(strings.ToLower(r.Host), ".") {
+		return "", fmt.Errorf("host %q is not the name of a host without a port", r.Host)
+	}
+	return host, nil
+}
+
+func newTarget(u *url.URL) (target, error) {
+	switch {
+	case u == nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
+		return target{}, errors.New("an upstream needs a host")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return target{}, fmt.Errorf("upstream %q is neither http nor https", u.Redacted())
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return target{}, fmt.Errorf("upstream %q has more than scheme, host, port and path", u.Redacted())
+	}
+	base := strings.TrimSuffix(u.EscapedPath(), "/")
+	if base != "" {
+		if _, err := canonical.ParsePath(base); err != nil {
+			return target{}, fmt.Errorf("upstream %q: %w", u.Redacted(), err)
+		}
+	}
+	return target{scheme: u.Scheme, host: u.Host, base: base, name: u.Scheme + "://" + u.Host + base}, nil
+}
+
+// isMethod reports whether text is a method as they are written: upper-case
+// letters, digits and dashes. Methods are case-sensitive (RFC 9110 §9.1), so
+// "get" in a configuration would never match.
+func isMethod(text string) bool {
+	for _, c := range []byte(text) {
+		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return text != ""
+}

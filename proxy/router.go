@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"net/http"
+	"sync/atomic"
+
+	"snowgate/exchange"
+	"snowgate/problem"
+	"snowgate/tokens"
+)
+
+// Router holds the table of the moment. The zero value has no routes. It is
+// safe for concurrent use and must not be copied.
+type Router struct {
+	table atomic.Pointer[Table]
+}
+
+// Swap makes t the table for every request from now on. Requests under way keep
+// the route they have; connections to services are kept.
+func (r *Router) Swap(t *Table) { r.table.Store(t) }
+
+// Table returns the table of the moment, never nil.
+func (r *Router) Table() *Table {
+	if t := r.table.Load(); t != nil {
+		return t
+	}
+	return new(Table)
+}
+
+// Match finds the route of each request and leaves it in the exchange for
+// [Requirement] and [Forwarder]. It answers 404 if there is none, 400 to an
+// encoded slash that the route does not allow, and 405 to a method that it does
+// not allow (RFC 9110 §15.5.6). It needs the canonical path in the exchange.
+func Match(router *Router) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := match(router.Table(), r); err != nil {
+				problem.Write(w, r, err)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func match(table *Table, r *http.Request) error {
+	x := exchange.From(r.Context())
+	route := table.Lookup(r.Host, x.Path.Match)
+	if table.ambiguous(r.Host, x.Path, route) {
+		return problem.New(http.StatusBadRequest, "The path belongs to another place by another reading.", nil)
+	}
+	if route != nil {
+		x.Matched, x.Route = route, route.Name
+	}
+	switch {
+	case x.Path.EncodedSlash && (route == nil || !route.AllowEncodedSlash):
+		// Before the 404, because which route it would be depends on the reading.
+		return problem.New(http.StatusBadRequest, "The path has an encoded slash.", nil)
+	case route == nil || len(route.targets) == 0:
+		return problem.New(http.StatusNotFound, "", nil)
+	case !route.allowsMethod(r.Method):
+		return problem.MethodNotAllowed(route.allow)
+	}
+	return nil
+}
+
+// matched returns the route that Match found for r, or nil.
+func matched(r *http.Request) *Route {
+	route, _ := exchange.From(r.Context()).Matched.(*Route)
+	return route
+}
+
+// Requirement tells what the route of r asks of a token, and whether it asks
+// for one at all. A request without a route needs a token: who forgets [Match]
+// gets no open door.
+func Requirement(r *http.Request) (tokens.Requirement, bool) {
+	route := matched(r)
+	if route == nil {
+		return tokens.Requirement{}, true
+	}
+	return route.Requirement, !route.Public
+}

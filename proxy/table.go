@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"snowgate/canonical"
+)
+
+// Table is a set of routes that were found to be in order. It never changes and
+// is safe for concurrent use. The zero value has no routes.
+type Table struct {
+	routes   []*Route
+	hosts    map[string]*node // by normal host; "" holds the routes for any host
+	reserved []string         // the gateway's own paths
+}
+
+// node is one segment of the paths of the routes of one host.
+type node struct {
+	route    *Route // that ends here, or nil
+	children map[string]*node
+}
+
+// NewTable checks routes and returns them as a table. reserved are the paths
+// that the gateway answers itself, on every host, with everything below them:
+// a route at or below one would never be reached, and is refused.
+// All faults are reported together; the order of routes has no meaning.
+func NewTable(routes []Route, reserved []string) (*Table, error) {
+	table := &Table{hosts: make(map[string]*node), reserved: slices.Clone(reserved)}
+	names := make(map[string]bool, len(routes))
+	var faults []error
+	for _, spec := range routes {
+		route, err := spec.compile()
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		if names[route.Name] {
+			faults = append(faults, fmt.Errorf("route %q: there are two routes of this name", route.Name))
+		}
+		names[route.Name] = true
+		faults = append(faults, checkShadow(route, reserved), table.add(route))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return table, nil
+}
+
+func checkShadow(route *Route, reserved []string) error {
+	i := slices.IndexFunc(reserved, func(own string) bool { return covers(own, route.Path) })
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("route %q: its path %q belongs to the gateway's own %q", route.Name, route.Path, reserved[i])
+}
+
+// covers reports whether prefix is path or above it.
+func covers(prefix, path string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/"))
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+func (t *Table) add(route *Route) error {
+	at := t.hosts[route.Host]
+	if at == nil {
+		at = new(node)
+		t.hosts[route.Host] = at
+	}
+	if route.Path != "/" {
+		for segment := range strings.SplitSeq(route.Path[1:], "/") {
+			at = at.child(segment)
+		}
+	}
+	if at.route != nil {
+		return fmt.Errorf("route %q: route %q has the same host %q and path %q",
+			route.Name, at.route.Name, route.Host, route.Path)
+	}
+	at.route = route
+	t.routes = append(t.routes, route)
+	return nil
+}
+
+func (n *node) child(segment string) *node {
+	if n.children == nil {
+		n.children = make(map[string]*node)
+	}
+	child := n.children[segment]
+	if child == nil {
+		child = new(node)
+		n.children[segment] = child
+	}
+	return child
+}
+
+// Lookup returns the route for a request to host, which may have a port, with
+// the canonical path match (see [canonical.Path]), or nil. Routes of the host
+// itself come first, then those for any host; of several the one with the
+// longest path is taken. The cost grows with the depth of the deepest route,
+// not with their number, and nothing is allocated for a host in lower case.
+func (t *Table) Lookup(host, match string) *Route {
+	name, err := canonical.Host(host)
+	if err != nil {
+		return nil
+	}
+	if route := t.hosts[name].longest(match); route != nil {
+		return route
+	}
+	return t.hosts[""].longest(match)
+}
+
+// longest returns the route below n with the longest path that covers match.
+func (n *node) longest(match string) *Route {
+	if n == nil || match == "" {
+		return nil
+	}
+	found := n.route
+	for rest, more := match[1:], true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		if n = n.children[segment]; n == nil {
+			break
+		}
+		if n.route != nil {
+			found = n.route
+		}
+	}
+	return found
+}
+
+// All iterates over the routes in the order they were given. They must not be
+// modified.
+func (t *Table) All() iter.Seq[*Route] { return slices.Values(t.routes) }

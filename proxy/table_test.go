@@ -1,0 +1,209 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"snowgate/proxy"
+	"snowgate/tokens"
+)
+
+var somewhere = []*url.URL{{Scheme: "http", Host: "orders:8080"}}
+
+func TestLookup(t *testing.T) {
+	table, err := proxy.NewTable([]proxy.Route{
+		{Name: "root", Path: "/", Upstreams: somewhere},
+		{Name: "svc", Path: "/svc", Upstreams: somewhere},
+		{Name: "deep", Path: "/svc/a/b", Upstreams: somewhere},
+		{Name: "colon", Path: "/a:b", Upstreams: somewhere},
+		{Name: "shop", Host: "shop.example", Path: "/svc/a", Upstreams: somewhere},
+		{Name: "v6", Host: "[2001:db8::1]", Path: "/", Upstreams: somewhere},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ host, path, want, why string }{
+		{"h", "/", "root", ""},
+		{"h", "/x", "root", "everything is below the root"},
+		{"h", "/svc", "svc", "the prefix itself"},
+		{"h", "/svc/", "svc", "with a trailing slash"},
+		{"h", "/svc/x", "svc", "below it"},
+		{"h", "/svcx", "root", "only at a segment boundary"},
+		{"h", "/SVC/x", "root", "case counts"},
+		{"h", "/svc/a", "svc", "a node without a route"},
+		{"h", "/svc/a/b", "deep", "the longest wins"},
+		{"h", "/svc/a/b/c", "deep", "the longest wins"},
+		{"h", "/svc/a/bc", "svc", "back to the shorter one"},
+		{"h", "/svc;x/a", "root", "parameters belong to the segment"},
+		{"h", "/a:b/c", "colon", ""},
+		{"h", "/svc%2Fx", "root", "an encoded slash is no boundary"},
+		{"shop.example", "/svc/a", "shop", "the host's own routes come first"},
+		{"SHOP.example.:8443", "/svc/a/b", "shop", "also before longer ones for any host; case, dot and port are ignored"},
+		{"shop.example", "/svc", "svc", "then those for any host"},
+		{"shop.example.org", "/svc/a", "svc", "another host"},
+		{"[2001:db8:0:0::1]:80", "/svc", "v6", "one address, two spellings"},
+		{"", "/svc", "", "no host"},
+		{"a b", "/svc", "", "not a host"},
+	}
+	for _, test := range tests {
+		got := ""
+		if route := table.Lookup(test.host, test.path); route != nil {
+			got = route.Name
+		}
+		if got != test.want {
+			t.Errorf("Lookup(%q, %q) = %q, want %q (%s)", test.host, test.path, got, test.want, test.why)
+		}
+	}
+}
+
+func TestLookupUnknownHost(t *testing.T) {
+	table, err := proxy.NewTable([]proxy.Route{{Name: "a", Host: "a.example", Path: "/", Upstreams: somewhere}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := table.Lookup("b.example", "/"); got != nil {
+		t.Errorf("Lookup of an unknown host = %q, want none", got.Name)
+	}
+	if got := new(proxy.Table).Lookup("a.example", "/"); got != nil {
+		t.Errorf("Lookup in the zero table = %q, want none", got.Name)
+	}
+}
+
+func TestNewTableFaults(t *testing.T) {
+	upstream := func(text string) []*url.URL { return []*url.URL{mustParse(t, text)} }
+	tests := []struct {
+		why    string
+		routes []proxy.Route
+		want   []string // parts of the message
+	}{
+		{"no name", []proxy.Route{{Path: "/a"}}, []string{"a route needs a name"}},
+		{"two of a name", []proxy.Route{{Name: "a", Path: "/a"}, {Name: "a", Path: "/b"}}, []string{`"a"`, "two routes"}},
+		{"two at a place name both", []proxy.Route{{Name: "a", Path: "/x"}, {Name: "b", Path: "/x"}}, []string{`"a"`, `"b"`, `"/x"`}},
+		{
+			"one host in two spellings",
+			[]proxy.Route{{Name: "a", Host: "H.example", Path: "/x"}, {Name: "b", Host: "h.example.", Path: "/x"}},
+			[]string{`"a"`, `"b"`, `"h.example"`},
+		},
+		{"a host with a port", []proxy.Route{{Name: "a", Host: "h:80", Path: "/x"}}, []string{`"h:80"`}},
+		{"a host that is none", []proxy.Route{{Name: "a", Host: "h/x", Path: "/x"}}, []string{`"h/x"`}},
+		{"no path", []proxy.Route{{Name: "a"}}, []string{`path ""`}},
+		{"an encoded path", []proxy.Route{{Name: "a", Path: "/%61"}}, []string{"percent-encoding"}},
+		{"a slash at the end", []proxy.Route{{Name: "a", Path: "/a/"}}, []string{"does not end with a slash"}},
+		{"the gateway's own path", []proxy.Route{{Name: "a", Path: "/oauth2"}}, []string{`"/oauth2"`}},
+		{"below it", []proxy.Route{{Name: "a", Path: "/oauth2/token"}}, []string{`"/oauth2"`}},
+		{"also on one host only", []proxy.Route{{Name: "a", Host: "h", Path: "/livez"}}, []string{`"/livez"`}},
+		{"a method in lower case", []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"get"}}}, []string{`"get"`}},
+		{"CONNECT", []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"CONNECT"}}}, []string{"CONNECT"}},
+		{"TRACE", []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"TRACE"}}}, []string{"TRACE"}},
+		{"an upstream without scheme", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("//orders")}}, []string{"http"}},
+		{"an upstream without host", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://:80")}}, []string{"host"}},
+		{"another scheme", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("ftp://orders")}}, []string{"ftp"}},
+		{"a password is not printed", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://u:hunter2@orders")}}, []string{"xxxxx"}},
+		{"an upstream with a query", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://orders?x")}}, []string{"more than"}},
+		{"an upstream with dots", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://orders/a/../b")}}, []string{"dot segment"}},
+		{"no upstream at all", []proxy.Route{{Name: "a", Path: "/a", Upstreams: []*url.URL{nil}}}, []string{"host"}},
+		{"a negative timeout", []proxy.Route{{Name: "a", Path: "/a", Timeout: -1}}, []string{"negative"}},
+		{"a negative limit", []proxy.Route{{Name: "a", Path: "/a", MaxBody: -1}}, []string{"negative"}},
+		{
+			"public and not public",
+			[]proxy.Route{{Name: "a", Path: "/a", Public: true, Requirement: tokens.Requirement{Scope: "x"}}},
+			[]string{"public"},
+		},
+		{
+			"all faults together",
+			[]proxy.Route{{Name: "a", Path: "a", Timeout: -1}, {Name: "b", Path: "/livez"}},
+			[]string{`route "a"`, "slash", "negative", `route "b"`},
+		},
+	}
+	for _, test := range tests {
+		_, err := proxy.NewTable(test.routes, []string{"/oauth2", "/livez"})
+		for _, part := range test.want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("NewTable with %s = %v, want an error with %q", test.why, err, part)
+			}
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("NewTable with %s = %v: it shows a password", test.why, err)
+		}
+	}
+}
+
+func TestNewTableAllowsNeighboursOfItsOwnPaths(t *testing.T) {
+	routes := []proxy.Route{
+		{Name: "root", Path: "/"}, {Name: "a", Path: "/oauth2x"}, {Name: "b", Path: "/livezz"},
+		{Name: "c", Path: "/.well-known"}, {Name: "d", Path: "/.well-known/other"},
+	}
+	table, err := proxy.NewTable(routes, []string{"/oauth2", "/livez", "/.well-known/oauth-authorization-server"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for route := range table.All() {
+		names = append(names, route.Name)
+	}
+	if want := []string{"root", "a", "b", "c", "d"}; !slices.Equal(names, want) {
+		t.Errorf("All() = %q, want %q", names, want)
+	}
+}
+
+func TestTableIsACopy(t *testing.T) {
+	routes := []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"GET"}, Upstreams: slices.Clone(somewhere)}}
+	table, err := proxy.NewTable(routes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes[0].Name, routes[0].Methods[0], routes[0].Upstreams[0] = "b", "PUT", nil
+	got := table.Lookup("h", "/a")
+	if got.Name != "a" || got.Methods[0] != "GET" || got.Upstreams[0] == nil {
+		t.Errorf("the table changed with the routes it was made of: %+v", got)
+	}
+}
+
+func TestLookupDoesNotAllocate(t *testing.T) {
+	table := bigTable(t, 1000)
+	got := testing.AllocsPerRun(100, func() {
+		table.Lookup("h500.example:8080", "/svc500/v1/items/42")
+		table.Lookup("elsewhere.example", "/nothing/here")
+	})
+	if got != 0 {
+		t.Errorf("Lookup = %v allocations, want 0", got)
+	}
+}
+
+func bigTable(t testing.TB, size int) *proxy.Table {
+	routes := make([]proxy.Route, size)
+	for i := range routes {
+		routes[i] = proxy.Route{
+			Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i%(size/2+1)),
+			Path: fmt.Sprintf("/svc%d/v1", i), Upstreams: somewhere,
+		}
+	}
+	table, err := proxy.NewTable(routes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// BenchmarkLookup shows that the cost does not grow with the number of routes,
+// nor with the length of a path that no route goes along.
+func BenchmarkLookup(b *testing.B) {
+	long := "/svc1/v1" + strings.Repeat("/x", 8000)
+	for _, size := range []int{10, 1000, 100_000} {
+		table := bigTable(b, size)
+		b.Run(fmt.Sprint("routes=", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				table.Lookup("h1.example", "/svc1/v1/items/42")
+			}
+		})
+		b.Run(fmt.Sprintf("routes=%d/long", size), func(b *testing.B) {
+			for b.Loop() {
+				table.Lookup("h1.example", long)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+// Package telemetry sets up the metrics that the admin listener shows to
+// Prometheus. It knows no other package of the gateway: they report to it
+// through small functions, so that nothing that decides depends on how it is
+// counted.
+package telemetry
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Metrics holds every series of one gateway in a registry of its own. It is
+// safe for concurrent use. No label ever takes a value that a caller chose.
+type Metrics struct {
+	registry        *prometheus.Registry
+	requests        *prometheus.CounterVec
+	duration        *prometheus.HistogramVec
+	issued          *prometheus.CounterVec
+	validated       *prometheus.CounterVec
+	revoked         *prometheus.CounterVec
+	redisDuration   *prometheus.HistogramVec
+	redisErrors     *prometheus.CounterVec
+	reloads         *prometheus.CounterVec
+	configTimestamp prometheus.Gauge
+}
+
+// New registers the series. version and commit become labels of
+// snowgate_build_info.
+func New(version, commit string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "snowgate_http_requests_total",
+			Help: "Requests answered, by route template, method and status class.",
+		}, []string{"route", "method", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "snowgate_http_request_duration_seconds",
+			Help:    "Time from the request's head to the end of its answer, by route template. Streams count with their whole life.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"route"}),
+		issued: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "snowgate_tokens_issued_total",
+			Help: "Tokens asked for and granted, by result.",
+		}, []string{"result"}),
+		validated: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "snowgate_tokens_validated_total",
+			Help: "Tokens judged, by result.",
+		}, []string{"result"}),
+		revoked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "snowgate_tokens_revoked_total",
+			Help: "Tokens asked to be revoked, by result.",
+		}, []string{"result"}),
+		redisDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "snowgate_redis_call_duration_seconds",
+			Help:    "Time of one Redis call, by command.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		}, []string{"command"}),
+		redisErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "snowgate_redis_errors_total",
+			Help: "Redis calls that failed, by kind.",
+		}, []string{"kind"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "snowgate_config_reloads_total",
+			Help: "Reloads of the configuration file, by result (ok, error).",
+		}, []string{"result"}),
+		configTimestamp: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "snowgate_config_last_reload_timestamp_seconds",
+			Help: "Unix time at which the configuration file in force was loaded.",
+		}),
+	}
+	m.registerAll(version, commit)
+	return m
+}
+
+func (m *Metrics) registerAll(version, commit string) {
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "snowgate_build_info",
+		Help:        "Always 1; the labels tell what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
+	})
+	build.Set(1)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build, m.requests, m.duration, m.issued, m.validated, m.revoked,
+		m.redisDuration, m.redisErrors, m.reloads, m.configTimestamp,
+	)
+}
+
+// Handler serves the series in the formats that Prometheus asks for.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// Request counts one answered request. route must be a template, never a path
+// that a caller chose.
+func (m *Metrics) Request(route, method string, status int, d time.Duration) {
+	m.requests.WithLabelValues(route, method, statusClass(status)).Inc()
+	m.duration.WithLabelValues(route).Observe(d.Seconds())
+}
+
+// statusClass folds a status into 1xx … 5xx.
+func statusClass(status int) string {
+	if status < 100 || status > 599 {
+		return "other"
+	}
+	return strconv.Itoa(status/100) + "xx"
+}
+
+// Issued counts one request for a token by its result.
+func (m *Metrics) Issued(result string) { m.issued.WithLabelValues(result).Inc() }
+
+// Validated counts one verdict on a token by its result.
+func (m *Metrics) Validated(result string) { m.validated.WithLabelValues(result).Inc() }
+
+// Revoked counts one attempt to revoke a token by its result.
+func (m *Metrics) Revoked(result string) { m.revoked.WithLabelValues(result).Inc() }
+
+// RedisCall counts one Redis call. kind is "ok" for a call that succeeded.
+func (m *Metrics) RedisCall(command string, d time.Duration, kind string) {
+	m.redisDuration.WithLabelValues(command).Observe(d.Seconds())
+	if kind != "ok" {
+		m.redisErrors.WithLabelValues(kind).Inc()
+	}
+}
+
+// Reloaded counts one attempt to load the configuration file.
+func (m *Metrics) Reloaded(at time.Time, err error) {
+	if err != nil {
+		m.reloads.WithLabelValues("error").Inc()
+		return
+	}
+	m.reloads.WithLabelValues("ok").Inc()
+	m.configTimestamp.Set(float64(at.UnixMilli()) / 1e3)
+}
