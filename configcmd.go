@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"snowgate/config"
+)
+
+func runConfig(_ context.Context, p *process, args []string) error {
+	flags := newFlags("config")
+	check := flags.Bool("check", false, "only check; print nothing if all is well")
+	if err := parseFlags(p, flags, args, 0); err != nil {
+		return err
+	}
+	cfg, err := config.Load(p.environ)
+	if err != nil {
+		return usageError{err}
+	}
+	for _, note := range cfg.File.Notes {
+		fmt.Fprintln(p.stderr, note)
+	}
+	if *check {
+		return nil
+	}
+	return cfg.Print(p.stdout)
+}

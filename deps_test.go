@@ -1,0 +1,130 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// allowed is the plan of the house: which of our packages each package may
+// import. A package that is missing here fails the test, so that a new room is
+// a decision. Test files may import anything.
+var allowed = []struct {
+	pkg     string
+	imports []string
+	why     string
+}{
+	{"scope", nil, "a word of the RFC, used by everyone"},
+	{"canonical", nil, "pure: a request target in, its one reading out"},
+	{"idgen", nil, "a library of its own: nothing of the gateway"},
+	{"idgen/redislease", []string{"idgen"}, "adapter: worker numbers leased in Redis"},
+	{"tokens", []string{"idgen", "scope"}, "the domain: it knows no HTTP and no Redis"},
+	{"tokens/redisstore", []string{"tokens", "idgen", "scope"}, "adapter: the token store on Redis"},
+	{"tokens/redisstore/embedded", nil, "adapter: a Redis inside the process"},
+	{"tokens/tokenstest", []string{"tokens", "idgen", "scope"}, "the fake store and the contract suite"},
+	{"tokens/tokenstest/redistest", nil, "starts real Redis servers for tests"},
+	{"clients", []string{"scope"}, "who may ask: knows neither tokens nor HTTP"},
+	{"config", []string{"canonical", "clients", "idgen", "scope"}, "reads text and checks it with the parsers of the domain"},
+	{"exchange", []string{"canonical", "tokens"}, "the state of one request"},
+	{"problem", []string{"clients", "exchange", "tokens"}, "errors of the domain become answers here and nowhere else"},
+	{"handlers", []string{"clients", "exchange", "problem", "scope", "tokens"}, "endpoints; never middleware or proxy"},
+	{"middleware", []string{"canonical", "exchange", "problem", "tokens"}, "never handlers or proxy"},
+	{"proxy", []string{"canonical", "exchange", "problem", "scope", "tokens"}, "never handlers or middleware"},
+	{"telemetry", nil, "is told, and knows nobody"},
+	{"echo", nil, "an upstream like any other"},
+	{"integration/gatewaytest", []string{"clients"}, "runs the real binary; knows it from the outside"},
+}
+
+// redisAdapters may import go-redis; nothing else but main may.
+var redisAdapters = []string{"idgen/redislease", "tokens/redisstore", "."}
+
+func TestImportDirections(t *testing.T) {
+	for pkg, imports := range packageImports(t) {
+		if pkg == "." {
+			continue // main wires everything
+		}
+		i := slices.IndexFunc(allowed, func(a struct {
+			pkg     string
+			imports []string
+			why     string
+		}) bool {
+			return a.pkg == pkg
+		})
+		if i < 0 {
+			t.Errorf("package %s is not in the plan: add it to the table with its reason", pkg)
+			continue
+		}
+		for _, imported := range imports {
+			if ours, ok := strings.CutPrefix(imported, "snowgate/"); ok && !slices.Contains(allowed[i].imports, ours) {
+				t.Errorf("%s imports %s; it may import %q (%s)", pkg, ours, allowed[i].imports, allowed[i].why)
+			}
+			if imported == "snowgate" {
+				t.Errorf("%s imports main", pkg)
+			}
+		}
+	}
+}
+
+func TestOnlyAdaptersKnowRedis(t *testing.T) {
+	for pkg, imports := range packageImports(t) {
+		for _, imported := range imports {
+			if strings.HasPrefix(imported, "github.com/redis/") && !slices.Contains(redisAdapters, pkg) {
+				t.Errorf("%s imports %s; only %q may", pkg, imported, redisAdapters)
+			}
+		}
+	}
+}
+
+// packageImports returns what the non-test files of each package import. It
+// leaves out folders with a go.mod of their own.
+func packageImports(t *testing.T) map[string][]string {
+	t.Helper()
+	found := make(map[string][]string)
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skipForeign(name)
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := path.Dir(filepath.ToSlash(name))
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			found[pkg] = append(found[pkg], imported)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func skipForeign(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if modules, _ := filepath.Glob(filepath.Join(dir, "go.mod")); len(modules) > 0 {
+		return filepath.SkipDir
+	}
+	if base := filepath.Base(dir); strings.HasPrefix(base, ".") || base == "testdata" {
+		return filepath.SkipDir
+	}
+	return nil
+}

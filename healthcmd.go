@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// healthTimeout bounds the probe; Docker's default for a HEALTHCHECK is 30 s.
+const healthTimeout = 2 * time.Second
+
+func runHealth(ctx context.Context, p *process, args []string) error {
+	flags := newFlags("health")
+	url := flags.String("url", "", "`URL` to ask (default: /readyz at SNOWGATE_LISTEN)")
+	if err := parseFlags(p, flags, args, 0); err != nil {
+		return err
+	}
+	if *url == "" {
+		*url = readyURL(p.getenv("SNOWGATE_LISTEN"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, *url, nil)
+	if err != nil {
+		return usageError{err}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: it asks its own host
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stdout, "%s %s", response.Status, body)
+	if response.StatusCode != http.StatusOK {
+		return errQuiet
+	}
+	return nil
+}
+
+// readyURL is where a gateway that listens on listen answers its own host.
+func readyURL(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		port = "8080"
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/readyz"
+}
+
+// getenv returns the value of the variable called name, empty if it is unset.
+func (p *process) getenv(name string) string {
+	for _, entry := range p.environ {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

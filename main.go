@@ -1,0 +1,144 @@
+// Snowgate is a token gateway for services in Docker networks: client programs
+// trade their credentials for an opaque access token, callers show it as a
+// bearer token, and the gateway checks it and proxies to the protected services.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // it was asked rightly and did not work
+	exitUsage  = 2 // it was asked wrongly: flags, values, configuration
+)
+
+func main() {
+	p := &process{environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(p.run(untilSignal(), os.Args[1:]))
+}
+
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM,
+// which asks for an orderly end. The second one ends the process at once.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitFailed)
+	}()
+	return ctx
+}
+
+// process is what a command may touch of the world. Tests make their own.
+type process struct {
+	environ        []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// command is one subcommand.
+type command struct {
+	name    string
+	args    string // its arguments, for the help text
+	summary string
+	run     func(ctx context.Context, p *process, args []string) error
+}
+
+// commands lists every subcommand in the order of the help text.
+func commands() []command {
+	return []command{
+		{"serve", "", "run the gateway from environment and configuration file (the default)", runServe},
+		{"demo", "[-listen ADDR]", "everything in one process on loopback, with lines to paste", runDemo},
+		{"echo", "[-listen ADDR] [-name NAME]", "demo upstream that answers with what it received", runEcho},
+		{"health", "[-url URL]", "exit 0 if the gateway is ready, else 1", runHealth},
+		{"client new", "-id ID [-scope \"a b\"] …", "make a client's id and secret, and the YAML to paste", runClientNew},
+		{"token inspect", "[TOKEN-or-ID]", "decode a token or its id offline", runTokenInspect},
+		{"config", "[-check]", "print the effective configuration, or only check it", runConfig},
+		{"version", "", "print version, commit and Go version", runVersion},
+	}
+}
+
+// usageError is a fault of whoever called: exit code 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// errQuiet ends a command with exit code 1 when everything has been said.
+var errQuiet = errors.New("")
+
+// run finds the command that args name, runs it and returns the exit code.
+func (p *process) run(ctx context.Context, args []string) int {
+	err := p.dispatch(ctx, args)
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, errHelp):
+		return exitOK
+	case errors.As(err, &usage):
+		p.complain(err)
+		return exitUsage
+	default:
+		p.complain(err)
+		return exitFailed
+	}
+}
+
+func (p *process) complain(err error) {
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(p.stderr, "snowgate: %s\n", text)
+	}
+}
+
+func (p *process) dispatch(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		args = []string{"serve"}
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		p.help(p.stdout)
+		return nil
+	}
+	for _, c := range commands() {
+		if rest, ok := c.match(args); ok {
+			return c.run(ctx, p, rest)
+		}
+	}
+	p.help(p.stderr)
+	return usageError{fmt.Errorf("unknown command %q", args[0])}
+}
+
+// match reports whether args begin with the words of the command's name, and
+// returns the arguments behind them.
+func (c command) match(args []string) ([]string, bool) {
+	words := splitWords(c.name)
+	if len(args) < len(words) {
+		return nil, false
+	}
+	for i, word := range words {
+		if args[i] != word {
+			return nil, false
+		}
+	}
+	return args[len(words):], true
+}
+
+func (p *process) help(w io.Writer) {
+	fmt.Fprint(w, "snowgate is a token gateway for services in Docker networks.\n\nUsage:\n")
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range commands() {
+		fmt.Fprintf(table, "  snowgate %s %s\t%s\n", c.name, c.args, c.summary)
+	}
+	_ = table.Flush()
+	fmt.Fprint(w, "\n\"snowgate COMMAND -h\" tells the flags of a command. The gateway itself is\nconfigured by SNOWGATE_ variables; \"snowgate config\" prints what is in force.\n")
+}

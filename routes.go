@@ -1,0 +1,125 @@
+package main
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"snowgate/exchange"
+	"snowgate/handlers"
+	"snowgate/middleware"
+	"snowgate/problem"
+	"snowgate/proxy"
+)
+
+// Bounds of a request to an OAuth endpoint.
+const (
+	formSize = 16 << 10
+	formTime = 10 * time.Second
+)
+
+// ownPaths are what the gateway answers itself, with everything below; no route
+// may lie there.
+var ownPaths = []string{
+	"/oauth2",
+	handlers.ServerMetadataPath,
+	handlers.ResourceMetadataPath,
+	"/livez",
+	"/readyz",
+}
+
+// publicHandler is the whole surface of the public listener.
+func (g *gateway) publicHandler() http.Handler {
+	r := chi.NewRouter()
+	r.Use(
+		middleware.Observe(g.observation("")),
+		middleware.Recover(),
+		middleware.Drain(g.drainer),
+		middleware.Framing(),
+		middleware.Canonical(),
+	)
+
+	// The gateway's own endpoints. They are registered for every method, so that
+	// none of them falls through to the routes.
+	r.Group(func(r chi.Router) {
+		r.Use(middleware.NoEncodedSlash(), endpoint)
+		own := chi.Chain(middleware.LimitBody(formSize, formTime))
+		r.Handle(handlers.TokenPath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Token)))
+		r.Handle(handlers.IntrospectPath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Introspect)))
+		r.Handle(handlers.RevokePath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Revoke)))
+		r.Handle(handlers.ServerMetadataPath+g.metadata.Suffix(), problem.HandlerFunc(g.metadata.Server))
+		r.Handle(handlers.ResourceMetadataPath+g.metadata.Suffix(), problem.HandlerFunc(g.metadata.Resource))
+		r.Handle("/livez", problem.HandlerFunc(g.health.Live))
+		r.Handle("/readyz", problem.HandlerFunc(g.health.Ready))
+		for _, path := range ownPaths {
+			r.Handle(path+"/*", problem.HandlerFunc(notFound))
+		}
+		r.Handle("/oauth2", problem.HandlerFunc(notFound))
+	})
+
+	// Everything else belongs to the routes, whatever the method is: chi knows ten
+	// of them, and takes all others for not allowed.
+	routes := chi.Chain(
+		proxy.Match(g.router),
+		middleware.Authenticate(g.tokens, g.challenge, proxy.Requirement),
+	).Handler(g.forwarder)
+	r.Handle("/*", routes)
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		if !refuseMethod(w, r) {
+			routes.ServeHTTP(w, r)
+		}
+	})
+	return r
+}
+
+// refuseMethod answers a request with a method that chi does not know if it is
+// for one of the gateway's own endpoints, and reports whether it did.
+func refuseMethod(w http.ResponseWriter, r *http.Request) bool {
+	path := exchange.From(r.Context()).Path.Match
+	switch {
+	case path == handlers.TokenPath || path == handlers.IntrospectPath || path == handlers.RevokePath:
+		problem.OAuthHandlerFunc(nil).ServeHTTP(w, r) // refuses everything but POST
+	case isOwn(path):
+		problem.Write(w, r, problem.MethodNotAllowed("GET, HEAD"))
+	default:
+		return false
+	}
+	return true
+}
+
+// isOwn reports whether path is the gateway's own.
+func isOwn(path string) bool {
+	return slices.ContainsFunc(ownPaths, func(own string) bool {
+		rest, ok := strings.CutPrefix(path, own)
+		return ok && (rest == "" || rest[0] == '/')
+	})
+}
+
+// adminHandler is the whole surface of the admin listener.
+func (g *gateway) adminHandler() http.Handler {
+	r := chi.NewRouter()
+	r.Use(middleware.Observe(g.observation("admin ")), middleware.Recover())
+	r.Group(func(r chi.Router) {
+		r.Use(endpoint)
+		r.Handle("/metrics", g.metrics.Handler())
+		r.Handle("/livez", problem.HandlerFunc(g.health.Live))
+		r.Handle("/readyz", problem.HandlerFunc(g.health.Ready))
+		r.Handle("/*", problem.HandlerFunc(notFound))
+	})
+	return r
+}
+
+func notFound(http.ResponseWriter, *http.Request) error {
+	return problem.New(http.StatusNotFound, "", nil)
+}
+
+// endpoint notes the pattern of the endpoint that answers, for the metrics.
+func endpoint(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		exchange.From(r.Context()).Route = chi.RouteContext(r.Context()).RoutePattern()
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"snowgate/config"
+)
+
+// Limits of both listeners.
+const (
+	readHeaderTimeout = 10 * time.Second
+	// readTimeout is for the body of a request that nobody reads, which net/http
+	// swallows before it sends the refusal. Endpoints with a body and the proxy
+	// set deadlines of their own.
+	readTimeout = 10 * time.Second
+	idleTimeout = 2 * time.Minute
+	// headerBytes is where a header block gets 431. net/http adds 4 KiB of slack
+	// to what it is told.
+	headerBytes = 32<<10 - 4<<10
+)
+
+func runServe(ctx context.Context, p *process, args []string) error {
+	if err := parseFlags(p, newFlags("serve"), args, 0); err != nil {
+		return err
+	}
+	cfg, err := config.Load(p.environ)
+	if err != nil {
+		return usageError{err}
+	}
+	g, err := newGateway(cfg, newLogger(cfg, p.stderr))
+	if err != nil {
+		return err
+	}
+	public, err := listen(ctx, cfg.Listen)
+	if err != nil {
+		return err
+	}
+	var admin *net.TCPListener
+	if cfg.AdminListen != "" {
+		if admin, err = listen(ctx, cfg.AdminListen); err != nil {
+			return err
+		}
+	}
+	return g.serve(ctx, public, admin)
+}
+
+// serve answers requests until ctx ends, and then leaves as the contract says:
+// not ready at once; still accepting while it drains, with every answer closing
+// its connection; then finishing what runs; and cutting what runs too long.
+// admin may be nil. It closes the listeners.
+func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) error {
+	defer g.close()
+	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(nil)
+
+	// Streams end when the context of their request does.
+	streams, cutStreams := context.WithCancelCause(work)
+	defer cutStreams(nil)
+	patient := newPatientListener(public)
+	publicServer := g.newServer(streams, "public", g.publicHandler())
+	adminServer := g.newServer(work, "admin", g.adminHandler())
+	failed := make(chan error, 3)
+	go func() { failed <- publicServer.Serve(patient) }()
+	if admin != nil {
+		go func() { failed <- adminServer.Serve(admin) }()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := g.background(work, portOf(public)); err != nil {
+			failed <- err
+		}
+	}()
+	g.announce(public, admin)
+
+	var err error
+	select {
+	case <-ctx.Done():
+		g.leave(patient, publicServer, cutStreams)
+	case err = <-failed: // whatever it is, there is no gateway without it
+		g.log.Error().Err(err).Msg("the gateway cannot go on")
+	}
+	_ = publicServer.Close()
+	_ = adminServer.Close()
+	g.release()
+	stopWork(errors.New("the gateway has stopped"))
+	<-done
+	return err
+}
+
+func (g *gateway) newServer(base context.Context, name string, handler http.Handler) *http.Server {
+	server := &http.Server{
+		Handler:                      handler,
+		ReadHeaderTimeout:            readHeaderTimeout,
+		ReadTimeout:                  readTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               headerBytes,
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no path: it is refused like other targets
+		ErrorLog:                     serverLog(g.log, name),
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		Protocols:                    new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	return server
+}
+
+// announce says where the gateway listens and what somebody should know.
+func (g *gateway) announce(public, admin *net.TCPListener) {
+	version, commit := buildVersion()
+	line := g.log.Info().Str("version", version).Str("commit", commit).Str("listen", public.Addr().String()).
+		Str("issuer", g.cfg.Issuer).Int("clients", len(g.cfg.File.Clients)).Int("routes", len(g.cfg.File.Routes))
+	if admin != nil {
+		line.Str("admin_listen", admin.Addr().String())
+	}
+	line.Msg("snowgate starts")
+	if g.embedded != nil {
+		g.log.Warn().Msg("SNOWGATE_REDIS_URL is not set: tokens are kept in this process only and are gone when it ends; this is for trying out")
+	}
+	if g.cfg.ConfigFile == "" && len(g.cfg.File.Clients) == 0 {
+		g.log.Warn().Msg("SNOWGATE_CONFIG is not set: there are no clients and no routes")
+	}
+	g.logNotes(g.cfg.File)
+}
+
+// leave is the shutdown, up to the last answer. Its times count from now.
+func (g *gateway) leave(public *patientListener, server *http.Server, cutStreams context.CancelCauseFunc) {
+	deadline, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
+	defer cancel()
+	g.log.Info().Dur("drain", g.cfg.Drain).Dur("timeout", g.cfg.ShutdownTimeout).Msg("snowgate stops: it still accepts requests")
+	g.drainer.Start()
+	pause(deadline, g.cfg.Drain)
+
+	public.Retire()
+	if err := g.settle(deadline); err != nil {
+		g.log.Warn().Int64("requests", g.drainer.Running()).Msg("requests that still run are cut")
+		cutStreams(errors.New("the gateway stops"))
+		g.awaitCut()
+	}
+	// All that is left are connections on which nothing has been asked.
+	_ = server.Close()
+}
+
+// settleTime is how long it must be quiet before the gateway believes that it has
+// answered everything.
+const settleTime = 300 * time.Millisecond
+
+// settle waits until no request runs and none comes out of the connections that
+// were accepted last. http.Server.Shutdown would not do: it drops a request that
+// has been sent but not parsed yet, and does not wait for WebSockets.
+func (g *gateway) settle(ctx context.Context) error {
+	for {
+		if err := g.drainer.Wait(ctx); err != nil {
+			return err
+		}
+		if !pause(ctx, settleTime) {
+			return context.Cause(ctx)
+		}
+		if g.drainer.Running() == 0 {
+			return nil
+		}
+	}
+}
+
+// cutTime is how long requests that were cut may take to notice.
+const cutTime = time.Second
+
+func (g *gateway) awaitCut() {
+	ctx, cancel := context.WithTimeout(context.Background(), cutTime)
+	defer cancel()
+	if err := g.drainer.Wait(ctx); err != nil {
+		g.log.Warn().Int64("requests", g.drainer.Running()).Msg("requests did not end when they were cut")
+	}
+}
+
+// release gives the worker number back, so that the next gateway need not wait
+// for the lease to end.
+func (g *gateway) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.StoreTimeout)
+	defer cancel()
+	if err := g.ids.close(ctx); err != nil {
+		g.log.Warn().Err(err).Msg("the worker number could not be given back; it is free again when its lease ends")
+	}
+}
+
+func portOf(listener *net.TCPListener) string {
+	if address, ok := listener.Addr().(*net.TCPAddr); ok {
+		return strconv.Itoa(address.Port)
+	}
+	return ""
+}
