@@ -1,0 +1,340 @@
+// Package gatewaytest runs the real gateway binary for tests: it builds it once,
+// starts it on free ports of the loopback address, talks to it over real
+// sockets, and checks at the end of each test that no token and no secret got
+// into its log.
+package gatewaytest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"snowgate/clients"
+)
+
+// patience is how long a test waits for something that should come at once.
+const patience = 20 * time.Second
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "snowgate-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "snowgate")
+	args := []string{"build", "-o", path}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "snowgate")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Binary returns the path of the gateway, built with the race detector if the
+// tests are.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Options says how a gateway is started.
+type Options struct {
+	// Config is the content of the configuration file.
+	Config string
+	// Env holds further variables, NAME=value with the whole name. They win over
+	// those that Start sets.
+	Env []string
+	// NotReady makes Start return as soon as the listeners are open.
+	NotReady bool
+}
+
+// Gateway is a running gateway process.
+type Gateway struct {
+	// URL and AdminURL are the base URLs of the listeners.
+	URL, AdminURL string
+	// Addr is host:port of the public listener.
+	Addr string
+	// ConfigPath is the file it was given; write to it to have it reloaded.
+	ConfigPath string
+
+	t       testing.TB
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	exit    error
+	mu      sync.Mutex
+	log     bytes.Buffer
+	arrived *sync.Cond // a line of the log
+	ended   bool
+}
+
+// Start starts a gateway with an embedded Redis, worker number 1 and no drain
+// time, unless o.Env says otherwise. It is stopped when the test ends.
+func Start(t testing.TB, o Options) *Gateway {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "snowgate.yaml")
+	if err := os.WriteFile(path, []byte(o.Config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{t: t, ConfigPath: path, exited: make(chan struct{})}
+	g.arrived = sync.NewCond(&g.mu)
+	g.cmd = exec.Command(Binary(t))
+	g.cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"),
+		"SNOWGATE_LISTEN=127.0.0.1:0",
+		"SNOWGATE_ADMIN_LISTEN=127.0.0.1:0",
+		"SNOWGATE_CONFIG=" + path,
+		"SNOWGATE_WORKER_ID=1",
+		"SNOWGATE_DRAIN=0s",
+		"SNOWGATE_LOG_LEVEL=debug",
+	}, o.Env...)
+	g.run()
+	listen := g.WaitLog("snowgate starts")
+	g.Addr = listen["listen"].(string)
+	g.URL = "http://" + g.Addr
+	if admin, ok := listen["admin_listen"].(string); ok {
+		g.AdminURL = "http://" + admin
+	}
+	if !o.NotReady {
+		g.WaitLog("ready: tokens are checked and issued")
+	}
+	return g
+}
+
+// run starts the process and reads its log.
+func (g *Gateway) run() {
+	g.t.Helper()
+	stderr, err := g.cmd.StderrPipe()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.cmd.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	go g.readLog(stderr)
+	g.t.Cleanup(g.finish)
+}
+
+func (g *Gateway) readLog(stderr io.Reader) {
+	lines := bufio.NewReader(stderr)
+	for {
+		line, err := lines.ReadBytes('\n')
+		g.mu.Lock()
+		g.log.Write(line)
+		g.ended = err != nil
+		g.arrived.Broadcast()
+		g.mu.Unlock()
+		if err != nil {
+			break
+		}
+	}
+	g.exit = g.cmd.Wait()
+	close(g.exited)
+}
+
+// finish stops the process and looks for leaks.
+func (g *Gateway) finish() {
+	_ = g.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-g.exited:
+	case <-time.After(patience):
+		_ = g.cmd.Process.Kill()
+		<-g.exited
+		g.t.Errorf("the gateway did not stop within %v", patience)
+	}
+	log := g.Log()
+	if leak := Leak(log); leak != "" {
+		g.t.Errorf("the log holds a token or secret: %.12s…", leak)
+	}
+	if strings.Contains(log, "DATA RACE") || strings.Contains(log, "\npanic: ") || strings.Contains(log, "fatal error: ") {
+		g.t.Errorf("the gateway broke:\n%s", log)
+	}
+	if g.t.Failed() {
+		g.t.Logf("log of the gateway:\n%s", log)
+	}
+}
+
+// leaks matches the secret part of a token, and a client secret.
+var leaks = regexp.MustCompile(`sgt_[0-9A-Za-z]{11}_[0-9A-Za-z]{20,}|sgs_[0-9A-Za-z]{20,}`)
+
+// Leak returns the first token or client secret in text, empty if there is none.
+func Leak(text string) string { return leaks.FindString(text) }
+
+// Log returns everything the gateway has logged.
+func (g *Gateway) Log() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.log.String()
+}
+
+// WaitLog returns the first line of the log with that message, waiting for it.
+func (g *Gateway) WaitLog(message string) map[string]any {
+	g.t.Helper()
+	timer := time.AfterFunc(patience, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.ended = true
+		g.arrived.Broadcast()
+	})
+	defer timer.Stop()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		for line := range bytes.Lines(g.log.Bytes()) {
+			var fields map[string]any
+			if json.Unmarshal(line, &fields) == nil && fields["message"] == message {
+				return fields
+			}
+		}
+		if g.ended {
+			g.t.Fatalf("no line %q in the log:\n%s", message, g.log.String())
+		}
+		g.arrived.Wait()
+	}
+}
+
+// Signal sends a signal to the process.
+func (g *Gateway) Signal(sig os.Signal) {
+	g.t.Helper()
+	if err := g.cmd.Process.Signal(sig); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// Wait waits for the process to end and returns its exit code.
+func (g *Gateway) Wait() int {
+	g.t.Helper()
+	select {
+	case <-g.exited:
+	case <-time.After(2 * patience):
+		g.t.Fatal("the gateway does not end")
+	}
+	return g.cmd.ProcessState.ExitCode()
+}
+
+// Credentials are a client and its secret.
+type Credentials struct {
+	ID, Secret string
+	YAML       string // the element of the clients list
+}
+
+// NewClient makes a client with the given scopes. extra is further YAML, such as
+// "introspect: true".
+func NewClient(id string, scopes string, extra ...string) Credentials {
+	secret, digest := clients.NewSecret()
+	text := fmt.Sprintf("  - id: %s\n    secrets: [{id: s1, sha256: %x}]\n    scopes: [%s]\n", id, digest, strings.ReplaceAll(scopes, " ", ", "))
+	for _, line := range extra {
+		text += "    " + line + "\n"
+	}
+	return Credentials{id, secret.Reveal(), text}
+}
+
+// Token gets a token for c; form holds further parameters.
+func (g *Gateway) Token(c Credentials, form ...string) string {
+	g.t.Helper()
+	status, body := g.Post("/oauth2/token", c, append([]string{"grant_type", "client_credentials"}, form...)...)
+	var answer struct {
+		AccessToken string `json:"access_token"`
+	}
+	if err := json.Unmarshal([]byte(body), &answer); status != http.StatusOK || err != nil {
+		g.t.Fatalf("POST /oauth2/token = %d %s", status, body)
+	}
+	return answer.AccessToken
+}
+
+// Post sends a form, given as names and values, with Basic credentials.
+func (g *Gateway) Post(path string, c Credentials, form ...string) (status int, body string) {
+	g.t.Helper()
+	values := url.Values{}
+	for i := 0; i+1 < len(form); i += 2 {
+		values.Add(form[i], form[i+1])
+	}
+	request := g.Request(http.MethodPost, path, strings.NewReader(values.Encode()))
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth(c.ID, c.Secret)
+	response := g.Do(request)
+	return response.StatusCode, response.Body
+}
+
+// Get asks for path with a bearer token, or without any if token is empty.
+func (g *Gateway) Get(path, token string) Response {
+	g.t.Helper()
+	request := g.Request(http.MethodGet, path, nil)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return g.Do(request)
+}
+
+// Request makes a request to the public listener.
+func (g *Gateway) Request(method, path string, body io.Reader) *http.Request {
+	g.t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), method, g.URL+path, body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return request
+}
+
+// Response is an answer that was read to its end.
+type Response struct {
+	StatusCode int
+	Header     http.Header
+	Body       string
+	Duration   time.Duration // from sending the request to the end of the answer
+}
+
+// Do sends a request on a connection of its own and reads the whole answer.
+func (g *Gateway) Do(request *http.Request) Response {
+	g.t.Helper()
+	response, err := Do(request)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return response
+}
+
+// Do is [Gateway.Do] for code that expects errors.
+func Do(request *http.Request) (Response, error) {
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true}
+	begin := time.Now()
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return Response{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return Response{response.StatusCode, response.Header, string(body), time.Since(begin)}, err
+}
+
+// Eventually calls f until it returns true, and fails the test if that takes
+// longer than within.
+func Eventually(t testing.TB, within time.Duration, what string, f func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !f() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, within)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
