@@ -37,6 +37,18 @@ bench: ## Run the benchmarks: make bench BENCH=Issue BENCHTIME=3s
 fuzz: ## Run every fuzz target for FUZZTIME.
 	.ci/fuzz $(FUZZTIME)
 
+.PHONY: model
+model: ## Check the model of worker leases exhaustively.
+	docs/model/check
+
+.PHONY: alerts
+alerts: ## Test the Prometheus rules.
+	cd deploy/prometheus && promtool test rules *.test.yml
+
+.PHONY: bench-ids
+bench-ids: ## Compare idgen with public generators, in one run.
+	cd bench/idgen && go run .
+
 .PHONY: demo
 demo: ## Run the demonstration: everything in one process.
 	go run . demo
@@ -62,7 +74,7 @@ tidy-check: ## Check that go.mod and go.sum are tidy.
 
 .PHONY: shellcheck
 shellcheck: ## Check the shell scripts.
-	shellcheck $$(grep -rlE '^#!.*\bsh$$|^#!.*bash$$' .ci deploy)
+	shellcheck $$(grep -rlE '^#!.*\bsh$$|^#!.*bash$$' .ci deploy docs)
 
 .PHONY: lint
 lint: ## Run the linters of .golangci.yml.

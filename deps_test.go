@@ -33,7 +33,7 @@ var allowed = []struct {
 	{"config", []string{"canonical", "clients", "idgen", "scope"}, "reads text and checks it with the parsers of the domain"},
 	{"exchange", []string{"canonical", "tokens"}, "the state of one request"},
 	{"problem", []string{"clients", "exchange", "tokens"}, "errors of the domain become answers here and nowhere else"},
-	{"handlers", []string{"clients", "exchange", "problem", "scope", "tokens"}, "endpoints; never middleware or proxy"},
+	{"handlers", []string{"clients", "exchange", "idgen", "problem", "scope", "tokens"}, "endpoints; never middleware or proxy"},
 	{"middleware", []string{"canonical", "exchange", "problem", "tokens"}, "never handlers or proxy"},
 	{"proxy", []string{"canonical", "exchange", "problem", "scope", "tokens"}, "never handlers or middleware"},
 	{"telemetry", nil, "is told, and knows nobody"},

@@ -55,6 +55,7 @@ type gateway struct {
 	oauth    *handlers.OAuth
 	metadata *handlers.Metadata
 	health   *handlers.Health
+	decoder  *handlers.IDs
 
 	// whenReady, if set, is called once when the gateway can decide and issue.
 	whenReady func()
@@ -139,6 +140,7 @@ func (g *gateway) addHandlers() {
 	g.oauth = &handlers.OAuth{Clients: g.clients, Tokens: g.tokens, Issuer: g.cfg.Issuer, Now: g.clock.Time}
 	g.metadata = &handlers.Metadata{Issuer: g.cfg.Issuer, Scopes: g.scopes}
 	g.challenge = problem.Challenge{ResourceMetadata: g.metadata.ResourceURL()}
+	g.decoder = &handlers.IDs{Scheme: g.scheme}
 	g.health = &handlers.Health{Readiness: g.readiness}
 	g.forwarder = proxy.NewForwarder(proxy.Options{})
 }

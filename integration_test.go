@@ -25,6 +25,8 @@ const (
 	dockerTime = 60 * time.Second
 )
 
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Run(m)) }
+
 // TestTheMainJourney is the product in one test, on the Redis image that
 // docker-compose.yml runs: a client gets a token; the token is in Redis with an
 // expiry; a request with it reaches the protected service and one without it

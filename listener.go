@@ -8,57 +8,51 @@ import (
 	"time"
 )
 
-// A closing listener looks this often, each time for so long, whether one more
-// connection comes. More than once, because a deadline that passes before Accept
-// is scheduled makes it return without a look.
-const (
-	lastLooks = 2
-	lastLook  = 25 * time.Millisecond
-)
-
 // patientListener is a listener that takes all connections that wait before it
 // is closed. The kernel completes handshakes before a connection is accepted, and
 // closing the socket resets those that wait; their clients have sent requests
-// already. What is left is a handshake completed within the microseconds between
-// the last look and the closing.
+// already.
 type patientListener struct {
 	*net.TCPListener
 	retired atomic.Bool
-	empty   chan struct{} // closed when nobody waits any more
+	taken   bool          // last has been filled; used by Accept only
+	last    []net.Conn    // connections that waited when the listener retired
+	empty   chan struct{} // closed when all of them were handed out
 }
 
 func newPatientListener(inner *net.TCPListener) *patientListener {
 	return &patientListener{TCPListener: inner, empty: make(chan struct{})}
 }
 
-// Accept returns the next connection. After Retire it returns those that wait
-// already, and then net.ErrClosed.
+// Accept returns the next connection. After Retire it returns those that waited
+// then, and at last net.ErrClosed. It must not be called concurrently.
 func (l *patientListener) Accept() (net.Conn, error) {
-	for looks := 0; looks < lastLooks; {
-		if l.retired.Load() {
-			if err := l.SetDeadline(time.Now().Add(lastLook)); err != nil {
-				return nil, err
-			}
-		}
+	if !l.retired.Load() {
 		conn, err := l.TCPListener.Accept()
-		switch {
-		case err == nil || !errors.Is(err, os.ErrDeadlineExceeded):
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return conn, err
-		case l.retired.Load():
-			looks++
 		}
 	}
-	err := l.TCPListener.Close()
+	var fault error
+	if !l.taken {
+		l.taken = true
+		l.last, fault = takeWaiting(l.TCPListener)
+	}
+	if len(l.last) > 0 {
+		conn := l.last[0]
+		l.last = l.last[1:]
+		return conn, nil
+	}
+	fault = errors.Join(net.ErrClosed, fault, l.TCPListener.Close())
 	close(l.empty)
-	return nil, errors.Join(net.ErrClosed, err)
+	return nil, fault
 }
 
-// Retire makes Accept take what waits and then close the socket; it returns when
-// that is done. It must be called once, while somebody calls Accept.
+// Retire ends the listening; it returns when Accept has handed out every
+// connection that waited. It must be called once, while somebody calls Accept.
 func (l *patientListener) Retire() {
 	l.retired.Store(true)
-	// Wake up an Accept that waits without a deadline.
-	if err := l.SetDeadline(time.Now().Add(lastLook)); err != nil {
+	if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // wakes up Accept
 		return // closed already
 	}
 	<-l.empty

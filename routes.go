@@ -8,11 +8,14 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"snowgate/clients"
 	"snowgate/exchange"
 	"snowgate/handlers"
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
+	"snowgate/scope"
+	"snowgate/tokens"
 )
 
 // Bounds of a request to an OAuth endpoint.
@@ -104,16 +107,34 @@ func (g *gateway) adminHandler() http.Handler {
 	r.Use(middleware.Observe(g.observation("admin ")), middleware.Recover())
 	r.Group(func(r chi.Router) {
 		r.Use(endpoint)
-		r.Handle("/metrics", g.metrics.Handler())
+		r.Handle("/metrics", quiet(g.metrics.Handler()))
 		r.Handle("/livez", problem.HandlerFunc(g.health.Live))
 		r.Handle("/readyz", problem.HandlerFunc(g.health.Ready))
 		r.Handle("/*", problem.HandlerFunc(notFound))
+		r.Group(func(r chi.Router) {
+			r.Use(middleware.Canonical(), middleware.Authenticate(g.tokens, g.challenge, adminOnly))
+			r.Handle("/admin/v1/ids/{id}", problem.HandlerFunc(g.decoder.Read))
+		})
 	})
 	return r
 }
 
+// adminOnly is what the admin API asks of a token.
+func adminOnly(*http.Request) (tokens.Requirement, bool) {
+	return tokens.Requirement{Scope: scope.Of(clients.AdminScope)}, true
+}
+
 func notFound(http.ResponseWriter, *http.Request) error {
 	return problem.New(http.StatusNotFound, "", nil)
+}
+
+// quiet keeps what is asked every few seconds out of the log, unless somebody
+// looks for it.
+func quiet(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		exchange.From(r.Context()).Quiet = true
+		next.ServeHTTP(w, r)
+	})
 }
 
 // endpoint notes the pattern of the endpoint that answers, for the metrics.

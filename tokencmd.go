@@ -6,26 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"snowgate/config"
+	"snowgate/handlers"
 	"snowgate/idgen"
 	"snowgate/tokens"
 )
 
 // inspection is what a token or its id says about itself.
 type inspection struct {
-	ID         string    `json:"id"`
-	Decimal    string    `json:"decimal"` // a string: it exceeds 2^53
-	IssuedAt   time.Time `json:"issued_at"`
-	Datacenter *int64    `json:"datacenter,omitempty"`
-	Worker     int64     `json:"worker"`
-	Rollback   *int64    `json:"rollback,omitempty"`
-	Sequence   int64     `json:"sequence"`
-	Tag        string    `json:"tag,omitempty"` // verified, forged or unverified; empty for an id alone
+	handlers.Decoded
+	Tag string `json:"tag,omitempty"` // verified, forged or unverified; empty for an id alone
 }
 
 func runTokenInspect(_ context.Context, p *process, args []string) error {
@@ -83,32 +77,19 @@ func inspect(cfg config.Config, text string) (inspection, error) {
 	} else if id, err = parseAnyID(text); err != nil {
 		return inspection{}, err
 	}
-	parts, err := scheme.Decompose(id)
-	if err != nil {
-		return inspection{}, err
-	}
-	found := inspection{
-		ID: id.String(), Decimal: strconv.FormatInt(int64(id), 10),
-		IssuedAt: parts.Time, Worker: parts.Worker, Sequence: parts.Sequence, Tag: tag,
-	}
-	if cfg.IDLayout.Bits(idgen.FieldDatacenter) > 0 {
-		found.Datacenter = &parts.Datacenter
-	}
-	if cfg.IDLayout.Bits(idgen.FieldRollback) > 0 {
-		found.Rollback = &parts.Rollback
-	}
-	return found, nil
+	found, err := handlers.Decode(scheme, id)
+	return inspection{found, tag}, err
 }
 
 func parseAnyID(text string) (idgen.ID, error) {
 	if id, err := idgen.Parse(text); err == nil {
 		return id, nil
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
+	id, err := idgen.ParseDecimal(text)
+	if err != nil {
 		return 0, errors.New("that is neither a token (sgt_…, 70 characters) nor an id (11 characters, or decimal)")
 	}
-	return idgen.ID(n), nil
+	return id, nil
 }
 
 // inspectTag judges the tag if the key is at hand.

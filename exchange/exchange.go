@@ -49,6 +49,9 @@ type Exchange struct {
 	TokenID string
 	// Upstream is the base URL of the service that was asked.
 	Upstream string
+	// Quiet tells that the request is of interest only when something is looked
+	// for: a probe, every few seconds.
+	Quiet bool
 	// Upgraded tells that the connection was taken over by another protocol
 	// after 101 Switching Protocols.
 	Upgraded bool

@@ -2,6 +2,8 @@ package handlers
 
 import (
 	"net/http"
+
+	"snowgate/exchange"
 )
 
 // Readiness is what /readyz answers: whether the gateway can decide, and
@@ -30,6 +32,7 @@ type Health struct {
 
 // Live is /livez: the process can answer.
 func (h *Health) Live(w http.ResponseWriter, r *http.Request) error {
+	exchange.From(r.Context()).Quiet = true
 	if err := checkRead(r); err != nil {
 		return err
 	}
@@ -41,6 +44,7 @@ func (h *Health) Live(w http.ResponseWriter, r *http.Request) error {
 
 // Ready is /readyz: 200 when the gateway can decide, else 503.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
+	exchange.From(r.Context()).Quiet = true
 	if err := checkRead(r); err != nil {
 		return err
 	}

@@ -110,7 +110,10 @@ func (o *Observation) finish(r *http.Request, x *exchange.Exchange, end outcome,
 // line writes the access line.
 func (o *Observation) line(r *http.Request, x *exchange.Exchange, end outcome, took time.Duration) {
 	level := zerolog.InfoLevel
-	if end.counted >= http.StatusInternalServerError {
+	switch {
+	case x.Quiet:
+		level = zerolog.DebugLevel
+	case end.counted >= http.StatusInternalServerError:
 		level = zerolog.ErrorLevel
 	}
 	e := o.Log.WithLevel(level)

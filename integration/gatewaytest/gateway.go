@@ -29,12 +29,25 @@ import (
 // patience is how long a test waits for something that should come at once.
 const patience = 20 * time.Second
 
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "snowgate-test-")
-	if err != nil {
+// buildDir is where the binary is, once it has been built.
+var buildDir string
+
+// Run runs the tests of a package and removes what Binary left. It is for
+// TestMain and returns the exit code.
+func Run(m *testing.M) int {
+	defer func() {
+		if buildDir != "" {
+			_ = os.RemoveAll(buildDir)
+		}
+	}()
+	return m.Run()
+}
+
+var build = sync.OnceValues(func() (path string, err error) {
+	if buildDir, err = os.MkdirTemp("", "snowgate-test-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "snowgate")
+	path = filepath.Join(buildDir, "snowgate")
 	args := []string{"build", "-o", path}
 	if raceEnabled {
 		args = append(args, "-race")

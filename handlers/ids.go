@@ -1,0 +1,68 @@
+package handlers
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"snowgate/idgen"
+	"snowgate/problem"
+)
+
+// IDs tells what the ids of this deployment say about themselves. It is safe for
+// concurrent use.
+type IDs struct {
+	Scheme idgen.Scheme
+}
+
+// Decoded is what an id says about itself, as the admin API and the command
+// "token inspect" show it.
+type Decoded struct {
+	ID         string    `json:"id"`
+	Decimal    string    `json:"decimal"` // a string: ids exceed 2^53
+	IssuedAt   time.Time `json:"issued_at"`
+	Datacenter *int64    `json:"datacenter,omitempty"` // where the layout has that field
+	Worker     int64     `json:"worker"`
+	Rollback   *int64    `json:"rollback,omitempty"` // where the layout has that field
+	Sequence   int64     `json:"sequence"`
+}
+
+// Decode reads an id by a scheme. Its error wraps [idgen.ErrRange].
+func Decode(scheme idgen.Scheme, id idgen.ID) (Decoded, error) {
+	parts, err := scheme.Decompose(id)
+	if err != nil {
+		return Decoded{}, err
+	}
+	found := Decoded{
+		ID: id.String(), Decimal: strconv.FormatInt(int64(id), 10),
+		IssuedAt: parts.Time, Worker: parts.Worker, Sequence: parts.Sequence,
+	}
+	if scheme.Layout().Bits(idgen.FieldDatacenter) > 0 {
+		found.Datacenter = &parts.Datacenter
+	}
+	if scheme.Layout().Bits(idgen.FieldRollback) > 0 {
+		found.Rollback = &parts.Rollback
+	}
+	return found, nil
+}
+
+// Read decodes the id at the end of the path: 11 base62 characters, or decimal.
+func (h *IDs) Read(w http.ResponseWriter, r *http.Request) error {
+	if err := checkRead(r); err != nil {
+		return err
+	}
+	text := r.PathValue("id")
+	id, err := idgen.Parse(text)
+	if err != nil {
+		id, err = idgen.ParseDecimal(text)
+	}
+	if err != nil {
+		return problem.New(http.StatusBadRequest, "That is no id: an id has 11 characters of 0-9A-Za-z, or is a decimal number.", err)
+	}
+	found, err := Decode(h.Scheme, id)
+	if err != nil {
+		return problem.New(http.StatusBadRequest, "The id does not fit the layout.", err)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	return writeJSON(w, http.StatusOK, found)
+}
