@@ -64,6 +64,7 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	patient := newPatientListener(public)
 	publicServer := g.newServer(streams, "public", g.publicHandler())
 	adminServer := g.newServer(work, "admin", g.adminHandler())
+	g.announce(public, admin)
 	failed := make(chan error, 3)
 	go func() { failed <- publicServer.Serve(patient) }()
 	if admin != nil {
@@ -76,7 +77,6 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 			failed <- err
 		}
 	}()
-	g.announce(public, admin)
 
 	var err error
 	select {

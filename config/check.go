@@ -47,6 +47,7 @@ var checks = []check{
 	{"ID_RING_SIZE", nil, checkRingSize},
 	{"WORKER_ID", []string{"ID_LAYOUT"}, checkWorker},
 	{"DATACENTER_ID", []string{"ID_LAYOUT"}, checkDatacenter},
+	{"STATE_FILE", []string{"REDIS_URL"}, checkStateFile},
 	{"TOKEN_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenTTL) }},
 	{"TOKEN_MAX_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenMaxTTL) }},
 	{"TOKEN_TTL", []string{"TOKEN_MAX_TTL"}, func(c *Config, _ time.Time) string {
@@ -220,6 +221,18 @@ func checkEpoch(c *Config, now time.Time) string {
 		return "is not a whole millisecond"
 	case c.Epoch.After(now):
 		return "is in the future"
+	}
+	return ""
+}
+
+func checkStateFile(c *Config, _ time.Time) string {
+	switch {
+	case c.StateFile == "":
+		return ""
+	case c.RedisURL.IsSet():
+		return "has no use beside " + Prefix + "REDIS_URL: how far ids went is kept in Redis then"
+	case c.WorkerID.Source == WorkerLease || c.WorkerID.Source == WorkerRegistry:
+		return "does not go with " + Prefix + "WORKER_ID=" + c.WorkerID.String()
 	}
 	return ""
 }

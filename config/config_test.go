@@ -65,7 +65,7 @@ func TestLoadEverything(t *testing.T) {
 		"SNOWGATE_ISSUER=https://auth.example/a", "SNOWGATE_EPOCH=2020-01-01T00:00:00.5+02:00",
 		"SNOWGATE_ID_LAYOUT=time:41,datacenter:2,worker:5,sequence:12,rollback:3", "SNOWGATE_ID_ROLLBACK=count",
 		"SNOWGATE_ID_ROLLBACK_WAIT=0s", "SNOWGATE_ID_RING_SIZE=1", "SNOWGATE_WORKER_ID=31", "SNOWGATE_DATACENTER_ID=3",
-		"SNOWGATE_STATE_FILE=/var/lib/snowgate", "SNOWGATE_TOKEN_TTL=1s", "SNOWGATE_TOKEN_MAX_TTL=2h",
+		"SNOWGATE_TOKEN_TTL=1s", "SNOWGATE_TOKEN_MAX_TTL=2h",
 		"SNOWGATE_STORE_TIMEOUT=1s", "SNOWGATE_TRUSTED_PROXIES=10.0.0.0/8, 192.168.0.1 ,::1,::ffff:10.1.1.1",
 		"SNOWGATE_DRAIN=0s", "SNOWGATE_SHUTDOWN_TIMEOUT=1s", "SNOWGATE_TOKEN_KEY=" + keyText,
 		"SNOWGATE_LOG_LEVEL=debug", "SNOWGATE_LOG_FORMAT=console", "SNOWGATE_TEST_REQUIRE=1",
@@ -81,7 +81,7 @@ func TestLoadEverything(t *testing.T) {
 		Listen: "127.0.0.1:0", ConfigFile: file, RedisURL: NewSecret("rediss://user:pw=@redis:6380/1?dial_timeout=1s"),
 		KeyPrefix: "prod:sg", Issuer: "https://auth.example/a",
 		Epoch: got.Epoch, IDLayout: idgen.LayoutC, IDRollback: "count",
-		IDRingSize: 1, WorkerID: WorkerID{WorkerFixed, 31}, DatacenterID: 3, StateFile: "/var/lib/snowgate",
+		IDRingSize: 1, WorkerID: WorkerID{WorkerFixed, 31}, DatacenterID: 3,
 		TokenTTL: time.Second, TokenMaxTTL: 2 * time.Hour, StoreTimeout: time.Second,
 		TrustedProxies: Prefixes{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.1/32"),
@@ -201,6 +201,19 @@ func TestRedisURL(t *testing.T) {
 	}
 }
 
+// A variable that would be accepted and ignored is refused.
+func TestStateFile(t *testing.T) {
+	cfg, err := load([]string{"SNOWGATE_STATE_FILE=/var/lib/snowgate/ids", "SNOWGATE_WORKER_ID=3"}, testNow)
+	if err != nil || cfg.StateFile != "/var/lib/snowgate/ids" {
+		t.Errorf("STATE_FILE without Redis: %q, %v", cfg.StateFile, err)
+	}
+	for _, other := range []string{"SNOWGATE_REDIS_URL=redis://redis", "SNOWGATE_WORKER_ID=lease", "SNOWGATE_WORKER_ID=registry"} {
+		if _, err := load([]string{"SNOWGATE_STATE_FILE=/x", other}, testNow); err == nil || !strings.HasPrefix(err.Error(), "SNOWGATE_STATE_FILE: ") {
+			t.Errorf("STATE_FILE beside %s: %v, want a fault", other, err)
+		}
+	}
+}
+
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -212,10 +225,10 @@ func TestFiles(t *testing.T) {
 	}
 	url := write("url", "redis://:hunter2@redis\n")
 	key := write("key", keyText+"\r\n")
-	state := write("state", "/var/lib/x")
+	prefix := write("prefix", "prod")
 	cfg, err := load([]string{
 		"SNOWGATE_REDIS_URL_FILE=" + url, "SNOWGATE_TOKEN_KEY_FILE=" + key, "SNOWGATE_TOKEN_KEY=",
-		"SNOWGATE_STATE_FILE_FILE=" + state, "SNOWGATE_LISTEN_FILE=",
+		"SNOWGATE_KEY_PREFIX_FILE=" + prefix, "SNOWGATE_LISTEN_FILE=",
 	}, testNow)
 	if err != nil {
 		t.Fatal(err)
@@ -223,8 +236,8 @@ func TestFiles(t *testing.T) {
 	if got := cfg.RedisURL.Reveal(); got != "redis://:hunter2@redis" {
 		t.Errorf("RedisURL = %q, want the content less the line break", got)
 	}
-	if !cfg.TokenKey.IsSet() || cfg.StateFile != "/var/lib/x" || cfg.Listen != ":8080" {
-		t.Errorf("Config = %v, want key and state file read, and an empty LISTEN_FILE ignored", cfg)
+	if !cfg.TokenKey.IsSet() || cfg.KeyPrefix != "prod" || cfg.Listen != ":8080" {
+		t.Errorf("Config = %v, want key and prefix read, and an empty LISTEN_FILE ignored", cfg)
 	}
 
 	password := write("password", "hunter2\nhunter2")

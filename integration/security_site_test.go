@@ -59,6 +59,7 @@ func newSiteWith(t testing.TB, o gatewaytest.Options, routes string, clients ...
 	}
 	services := strings.NewReplacer("$PROTECTED", s.protected.URL, "$PUBLIC", s.public.URL, "$CANARY", s.canary.URL)
 	o.Config = config + "routes:" + services.Replace(siteRoutes+routes)
+	o.Env = append(o.Env, "GORACE=atexit_sleep_ms=0") // else every race-built gateway takes a second to end
 	s.Gateway = gatewaytest.Start(t, o)
 	s.token = s.grant(s.worker)
 	return s

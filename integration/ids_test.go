@@ -1,0 +1,106 @@
+package integration_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"snowgate/idgen"
+	"snowgate/integration/gatewaytest"
+	"snowgate/tokens/tokenstest/redistest"
+)
+
+// TestTheFiveSystems starts a gateway for each row of the table of systems in
+// docs/ids.md, configured as the row says, and reads the id of a token.
+func TestTheFiveSystems(t *testing.T) {
+	t.Parallel()
+	rows := systemRows(t)
+	if len(rows) != 5 {
+		t.Fatalf("docs/ids.md has %d systems, want 5", len(rows))
+	}
+	// The numbers are those that each source must come to on an empty Redis; -1
+	// where that depends on the host's address.
+	want := map[string]int64{"A": -1, "B": 0, "C": 7, "D": 7, "E": 1}
+	for system, env := range rows {
+		t.Run(system, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			client := gatewaytest.NewClient("worker", "a")
+			g := gatewaytest.Start(t, gatewaytest.Options{
+				Config: "clients:\n" + client.YAML,
+				Env:    append(env, "SNOWGATE_REDIS_URL="+redis.URL()),
+			})
+			id, err := idgen.Parse(strings.Split(g.Token(client), "_")[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			layout, err := idgen.ParseLayout(valueOf(env, "SNOWGATE_ID_LAYOUT"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			scheme, err := idgen.NewScheme(layout, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts, err := scheme.Decompose(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if age := time.Since(parts.Time).Abs(); age > time.Minute {
+				t.Errorf("the id is of %v, %v off", parts.Time, age)
+			}
+			if worker := want[system]; worker >= 0 && parts.Worker != worker {
+				t.Errorf("worker %d, want %d", parts.Worker, worker)
+			}
+			if layout.Bits(idgen.FieldDatacenter) > 0 && parts.Datacenter != 1 {
+				t.Errorf("datacenter %d, want 1", parts.Datacenter)
+			}
+		})
+	}
+}
+
+var cell = regexp.MustCompile("`([^`]+)`")
+
+// systemRows returns the environment that docs/ids.md gives for each system.
+func systemRows(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/ids.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make(map[string][]string)
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 6 || len(cells[1]) < 4 || cells[1][2] != ':' || strings.Contains(cells[1], "`") {
+			continue
+		}
+		env := []string{"SNOWGATE_ID_LAYOUT=" + cell.FindStringSubmatch(cells[2])[1]}
+		if source := cell.FindStringSubmatch(cells[3]); source != nil {
+			env = append(env, "SNOWGATE_WORKER_ID="+source[1])
+		} else {
+			env = append(env, "SNOWGATE_WORKER_ID=7") // "a number"
+		}
+		env = append(env, "SNOWGATE_ID_ROLLBACK="+cell.FindStringSubmatch(cells[4])[1])
+		for _, more := range cell.FindAllStringSubmatch(cells[5], -1) {
+			switch name, value, given := strings.Cut(more[1], "="); {
+			case given:
+				env = append(env, "SNOWGATE_"+name+"="+value)
+			case name == "DATACENTER_ID":
+				env = append(env, "SNOWGATE_DATACENTER_ID=1")
+			}
+		}
+		rows[cells[1][1:2]] = env
+	}
+	return rows
+}
+
+func valueOf(env []string, name string) string {
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
