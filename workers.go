@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"sync/atomic"
@@ -89,51 +90,54 @@ func (g *ids) series() telemetry.IDs {
 // is gone with the process, so there a number is taken without asking, and the
 // ceiling of ids is kept in the state file, if there is one.
 func workerSource(ctx context.Context, cfg config.Config, store *redisstore.Store, port string, logger zerolog.Logger) (idgen.Source, error) {
-	towards := redisAddress(cfg.RedisURL)
-	datacenter := cfg.DatacenterID
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	address, addressErr := idgen.LocalIPv4(ctx, towards)
+	towards := redisAddress(cfg.RedisURL)
+	address, err := idgen.LocalIPv4(ctx, towards)
+	if err != nil && (cfg.WorkerID.Source == config.WorkerIPv4 || cfg.WorkerID.Source == config.WorkerAuto) {
+		return nil, err
+	}
+	self := hostname()
+	if err == nil {
+		self = address.String()
+	}
+	choice, alone := workerChoice(cfg, address, towards)
+	switch {
+	case cfg.RedisURL.IsSet() || alone == nil:
+		return redislease.New(store.Client(), choice, redislease.Options{
+			Address:        net.JoinHostPort(self, port),
+			Prefix:         cfg.KeyPrefix,
+			Timeout:        cfg.StoreTimeout,
+			SkipQuarantine: !cfg.RedisURL.IsSet(),
+			OnEvent:        func(e redislease.Event) { logLease(logger, e) },
+		})
+	case cfg.StateFile != "":
+		return idgen.HighWater(cfg.StateFile, alone), nil
+	default:
+		return alone, nil
+	}
+}
 
-	var choice redislease.Choice
-	var alone idgen.Source // the same number without a lease
+// workerChoice translates SNOWGATE_WORKER_ID: into what to lease, and into a
+// source of the same number without a lease, nil if there is no such thing.
+func workerChoice(cfg config.Config, address netip.Addr, towards string) (redislease.Choice, idgen.Source) {
+	datacenter := cfg.DatacenterID
 	switch cfg.WorkerID.Source {
 	case config.WorkerFixed:
 		worker := idgen.Worker{Datacenter: datacenter, Number: cfg.WorkerID.Number}
-		choice, alone = redislease.Only(worker), idgen.Fixed(worker)
+		return redislease.Only(worker), idgen.Fixed(worker)
 	case config.WorkerLease:
-		choice = redislease.Any()
 		if cfg.IDLayout.Bits(idgen.FieldDatacenter) > 0 {
-			choice = redislease.AnyIn(datacenter)
+			return redislease.AnyIn(datacenter), nil
 		}
+		return redislease.Any(), nil
 	case config.WorkerRegistry:
-		choice = redislease.Registered()
+		return redislease.Registered(), nil
 	case config.WorkerIPv4:
-		choice, alone = redislease.OnlyOctet(datacenter, address), idgen.Octet(datacenter, towards)
+		return redislease.OnlyOctet(datacenter, address), idgen.Octet(datacenter, towards)
 	default: // auto
-		choice, alone = redislease.PreferOctet(datacenter, address), idgen.Octet(datacenter, towards)
+		return redislease.PreferOctet(datacenter, address), idgen.Octet(datacenter, towards)
 	}
-	needsAddress := cfg.WorkerID.Source == config.WorkerIPv4 || cfg.WorkerID.Source == config.WorkerAuto
-	if needsAddress && addressErr != nil {
-		return nil, addressErr
-	}
-	if !cfg.RedisURL.IsSet() && alone != nil {
-		if cfg.StateFile != "" {
-			return idgen.HighWater(cfg.StateFile, alone), nil
-		}
-		return alone, nil
-	}
-	self := address.String()
-	if addressErr != nil {
-		self = hostname()
-	}
-	return redislease.New(store.Client(), choice, redislease.Options{
-		Address:        net.JoinHostPort(self, port),
-		Prefix:         cfg.KeyPrefix,
-		Timeout:        cfg.StoreTimeout,
-		SkipQuarantine: !cfg.RedisURL.IsSet(),
-		OnEvent:        func(e redislease.Event) { logLease(logger, e) },
-	})
 }
 
 // logLease writes an event of the worker number to the log: what happens every

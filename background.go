@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"snowgate/tokens/redisstore"
+)
+
+// background runs everything that goes on beside the requests, until ctx ends.
+// It returns early only with an error that makes it pointless to go on.
+func (g *gateway) background(ctx context.Context, port string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	run := func(f func(context.Context)) {
+		group.Go(func() error { f(ctx); return nil })
+	}
+	run(g.monitor.Run)
+	run(g.watchConfig)
+	group.Go(func() error { return g.begin(ctx, port, run) })
+	return group.Wait()
+}
+
+// begin starts what must not start before it is known that the ids of this
+// deployment count time as this gateway does: tag keys and ids.
+func (g *gateway) begin(ctx context.Context, port string, run func(func(context.Context))) error {
+	if err := g.claimEpoch(ctx); err != nil {
+		return err
+	}
+	for g.clock.Sync(ctx) != nil && pause(ctx, claimPause) {
+	}
+	run(g.clock.Run)
+	run(g.keys.Run)
+	source, err := workerSource(ctx, g.cfg, g.store, port, g.log)
+	if err != nil {
+		return err
+	}
+	generator, err := newGenerator(g.cfg, g.scheme, source, g.clock, g.log)
+	if err != nil {
+		return err
+	}
+	g.ids.generator.Store(generator)
+	run(g.awaitReady)
+	return g.restore(ctx)
+}
+
+// noticeBlank is told of every probe of Redis.
+func (g *gateway) noticeBlank(h redisstore.Health) {
+	if h.Reachable && h.Blank {
+		select {
+		case g.blank <- struct{}{}:
+		default: // it is on its way already
+		}
+	}
+}
+
+// restore gives a Redis that has lost its data back what this gateway knows, so
+// that gateways which start later understand its tokens. It ends with ctx, or
+// when another gateway has recorded another epoch meanwhile.
+func (g *gateway) restore(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.blank:
+		}
+		g.log.Info().Msg("Redis knows nothing of this deployment, it is new or has lost its data: it is told")
+		if err := g.claimEpoch(ctx); err != nil {
+			return err
+		}
+		if err := g.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
+			g.log.Warn().Err(err).Msg("the tag keys cannot be given back")
+		}
+	}
+}
+
+// Pauses between looks at something that is about to happen.
+const (
+	claimPause = 100 * time.Millisecond
+	readyPause = 10 * time.Millisecond
+)
+
+// claimEpoch records the epoch in Redis or compares it, and does not give up
+// while Redis is away.
+func (g *gateway) claimEpoch(ctx context.Context) error {
+	for {
+		err := g.store.ClaimEpoch(ctx, g.cfg.Epoch.UTC().Format(time.RFC3339Nano))
+		var mismatch *redisstore.EpochMismatchError
+		if err == nil || errors.As(err, &mismatch) {
+			return err
+		}
+		if !pause(ctx, claimPause) {
+			return nil
+		}
+	}
+}
+
+// awaitReady says in the log when the gateway can do its work.
+func (g *gateway) awaitReady(ctx context.Context) {
+	state := g.readiness()
+	for ; !state.Issuing.Ready; state = g.readiness() {
+		if !pause(ctx, readyPause) {
+			return
+		}
+	}
+	g.log.Info().Int64("worker", *state.Issuing.Worker).Str("layout", g.cfg.IDLayout.String()).
+		Time("epoch", g.cfg.Epoch).Msg("ready: tokens are checked and issued")
+	if g.whenReady != nil {
+		g.whenReady()
+	}
+}
+
+// pause waits for d; it returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

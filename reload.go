@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"snowgate/config"
+	"snowgate/proxy"
+	"snowgate/tokens"
+)
+
+// apply makes a configuration file the one in force. Requests under way keep
+// what they have.
+func (g *gateway) apply(file config.File) error {
+	routes := make([]proxy.Route, len(file.Routes))
+	for i, r := range file.Routes {
+		routes[i] = routeOf(r)
+	}
+	table, err := proxy.NewTable(routes, ownPaths)
+	if err != nil {
+		return err
+	}
+	g.clients.Replace(file.Clients)
+	g.router.Swap(table)
+	return nil
+}
+
+// routeOf translates a route of the file for the proxy.
+func routeOf(r config.Route) proxy.Route {
+	upstreams := make([]*url.URL, len(r.Upstreams))
+	for i := range r.Upstreams {
+		upstreams[i] = &r.Upstreams[i]
+	}
+	return proxy.Route{
+		Name:              r.Name,
+		Host:              r.Host,
+		Path:              r.Path,
+		Upstreams:         upstreams,
+		StripPrefix:       r.StripPrefix,
+		Methods:           r.Methods,
+		Requirement:       tokens.Requirement{Scope: r.Scopes, Audience: r.Audience},
+		Public:            r.Public,
+		WebSocket:         r.WebSocket,
+		PassToken:         r.PassToken,
+		Timeout:           r.Timeout,
+		MaxBody:           r.MaxBody,
+		AllowEncodedSlash: r.AllowEncodedSlash,
+	}
+}
+
+// watchConfig reads the configuration file again when it changes and on SIGHUP.
+func (g *gateway) watchConfig(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	g.metrics.Reloaded(time.Now(), nil)
+	config.Watch(ctx, g.cfg, hangup, g.reload)
+}
+
+// reload puts a new configuration file in force, or says why it stays as it was.
+func (g *gateway) reload(file config.File, err error) {
+	if err == nil {
+		err = g.apply(file)
+	}
+	g.metrics.Reloaded(time.Now(), err)
+	if err != nil {
+		g.log.Error().Err(err).Str("file", g.cfg.ConfigFile).Msg("the configuration file has faults; the state before stays in force")
+		return
+	}
+	g.logNotes(file)
+	g.log.Info().Str("file", g.cfg.ConfigFile).Int("clients", len(file.Clients)).Int("routes", len(file.Routes)).
+		Msg("the configuration file was read again")
+}
+
+func (g *gateway) logNotes(file config.File) {
+	for _, note := range file.Notes {
+		g.log.Warn().Msg(note.Error())
+	}
+}
