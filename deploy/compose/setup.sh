@@ -1,13 +1,13 @@
 #!/bin/sh
 # Makes the example's secrets and configuration, each only if it is missing.
-# Runs as the service `setup` of docker-compose.yml; deploy/compose is /work.
+# Runs as the service `setup` of docker-compose.yml; deploy/compose is /example.
 #
 # To start anew: delete config/snowgate.yaml and secrets/example-client (a new
 # client secret) or everything in secrets/ (also a new Redis password).
 set -eu
 umask 077
 
-cd /work
+cd /example
 owner=$(stat -c %u .)
 group=$(stat -c %g .)
 redis_group=999       # of the image redis:7-bookworm

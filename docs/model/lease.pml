@@ -15,7 +15,18 @@
  * Anybody may take the number from anybody at any time, which covers leases that
  * end, addresses that are used again, and two gateways on one address. That a
  * nonce rotates matters only against clones, about which nothing is promised: a
- * nonce is a process here, until it crashes.
+ * nonce is a process here, until it crashes, releases the number or loses it. So
+ * a holder may return here to any record of its own that is still there, also to
+ * an older one: to more than extend.lua accepts.
+ *
+ * What is left out. A holder may return to its record after a loss of data if its
+ * lease has not ended, because until then the number is given to nobody else. Two
+ * things break this, and both then need Redis to go back to the old record: a
+ * take-over at the same address (LIMIT_SAME_ADDRESS), and an earlier loss of data,
+ * with which the lease was forgotten (LIMIT_TWO_LOSSES). In these cases, and only
+ * in these, the record that comes back is no holder's any more (see disown); with
+ * the named limit compiled in it is, and the model fails. docs/uniqueness.md has
+ * them under "What is not promised".
  */
 
 #ifndef N
@@ -26,6 +37,12 @@
 #endif
 #ifndef FAULTS
 #define FAULTS 2 /* how often Redis forgets, besides being empty at first */
+#endif
+#ifndef TTL
+#define TTL 5    /* of a lease: with 4 or less, nobody would return who could not re-claim */
+#endif
+#ifndef EMPTY
+#define EMPTY 1  /* Redis is empty at first, so there is a quarantine; 0: in use for long */
 #endif
 #define LEAD 2   /* how far ahead of Redis time a ceiling may be */
 #define SKEW 1   /* between the clocks of two Redis nodes */
@@ -44,8 +61,25 @@ byte user = NOBODY;  /* who used it */
 bool known = false;  /* the meta field is there and names the present node */
 byte base;           /* nothing granted before this term is above it */
 bool held = false;   /* the record is of this term, and not released */
-byte nonce;          /* whose it is */
+byte nonce;          /* whose it is; NOBODY after a release */
 byte low, high = 0;  /* floor and ceiling */
+
+/* An earlier record, to which Redis may go back, if it is of a living holder. */
+byte keptNonce = NOBODY; /* there is none */
+byte keptHigh;
+#if defined LIMIT_SAME_ADDRESS || defined LIMIT_TWO_LOSSES
+bool forgot = false;     /* data was lost since */
+#define FORGOT(now) forgot = now
+#else
+#define FORGOT(now) skip
+#endif
+#ifdef LIMIT_SAME_ADDRESS
+#define EXCLUDED forgot
+#elif defined LIMIT_TWO_LOSSES
+#define EXCLUDED !forgot
+#else
+#define EXCLUDED true
+#endif
 
 /* A request of a crashed process that Redis has not executed yet. */
 bool ghost = false;
@@ -97,7 +131,22 @@ inline acquire(who) {                 /* acquire.lua */
 #endif
      fi;
      held = true; nonce = who;
+     disown(who);
      raise()
+  fi
+}
+
+/* Until when a lease is believed that was written with this ceiling. It ended
+   no earlier than SKEW before that: a ceiling may come from another clock. */
+#define ENDS(ceiling) ((ceiling) - LEAD + TTL)
+
+inline discard() { keptNonce = NOBODY; keptHigh = 0 }
+
+/* The number goes to somebody else before the lease of the kept record ends. */
+inline disown(who) {
+  if
+  :: keptNonce != who && R + SKEW < ENDS(keptHigh) && EXCLUDED -> discard()
+  :: else -> skip
   fi
 }
 
@@ -110,6 +159,19 @@ inline extend(who, floor, ceiling, ok) { /* extend.lua */
 #else
   :: held -> ok = (nonce == who)
 #endif
+#ifdef NO_NONCE
+  :: !held && R + 2 * SKEW < ENDS(high) ->
+#elif defined NO_LEASE_END
+  :: !held && nonce == who ->
+#else
+  :: !held && nonce == who && R + 2 * SKEW < ENDS(high) -> /* it returns */
+#endif
+#ifdef REACHES_RETURN
+     assert(who == DEAD || user != who || ceiling >= R + SKEW); /* false, as REACHES_RECLAIM */
+#endif
+     held = true; nonce = who; low = floor;
+     max(high, high, ceiling);
+     disown(who)
   :: else ->
 #ifdef BLIND_RECLAIM
      if
@@ -123,13 +185,20 @@ inline extend(who, floor, ceiling, ok) { /* extend.lua */
 #endif
      :: else ->
 #ifdef REACHES_RECLAIM
-        assert(user != who); /* false: shows that holders do get here */
+        assert(who == DEAD || user != who); /* false: shows that holders do get here */
 #endif
         held = true; nonce = who; low = floor;
-        max(high, high, ceiling)
+        max(high, high, ceiling);
+        disown(who)
      fi
   fi;
   if :: ok -> raise() :: else -> skip fi
+}
+
+/* A nonce that nobody has any more, except for requests under way. */
+inline retire(who) {
+  if :: nonce == who -> nonce = DEAD :: else -> skip fi;
+  if :: keptNonce == who -> discard() :: else -> skip fi
 }
 
 /* A new grant, or a crash, is a new holder: what was used before is foreign. */
@@ -160,7 +229,7 @@ proctype Gateway(byte me) {
   :: atomic { !wanted && !reply ->
        extend(me, floor, ceiling, ok);
        if
-       :: !ok -> wanted = true /* what lies below the ceiling is still used up */
+       :: !ok -> retire(me); wanted = true /* what lies below the ceiling is still used up */
        :: ok && low <= high -> reply = true; newFloor = low; newCeiling = high
        :: else -> skip
        fi }
@@ -183,19 +252,16 @@ proctype Gateway(byte me) {
        open();
        if
        :: held && nonce == me ->
-          held = false;
+          held = false; nonce = NOBODY;
           if :: mark < high -> high = mark :: else -> skip fi;
           if :: high < low - 1 -> high = low - 1 :: else -> skip fi
        :: else -> skip
        fi;
-       mark = 0; renounce(me); floor = 1; ceiling = 0; wanted = true }
+       mark = 0; retire(me); renounce(me); floor = 1; ceiling = 0; wanted = true }
 
   /* A crash, maybe with a request on its way to Redis, and a new start. */
   :: atomic { true ->
-       if
-       :: held && nonce == me -> nonce = DEAD
-       :: else -> skip
-       fi;
+       retire(me);
        if
        :: !ghost -> ghost = true; ghostLow = floor; ghostHigh = ceiling
        :: true -> skip
@@ -219,16 +285,26 @@ proctype Network() {
   od
 }
 
-/* Time passes; Redis forgets all, or what was recorded last, and may be another
-   node by now, with another clock. */
+/* Time passes; Redis is restarted with its data, or with older data, or without,
+   and may be another node by now, with another clock. */
 proctype World() {
   byte faults = 0;
   do
   :: atomic { now < END -> now++ }
+  :: atomic { faults < FAULTS && keptNonce == NOBODY && nonce != NOBODY && nonce != DEAD ->
+       FORGOT(false);
+       keptNonce = nonce; keptHigh = high }
   :: atomic { faults < FAULTS ->
        faults++;
-       known = false; held = false; low = 0; nonce = NOBODY;
-       if :: high = 0 :: true -> skip fi;
+       known = false; held = false; low = 0;
+       FORGOT(true);
+       if
+       :: true -> skip
+       :: nonce = NOBODY
+       :: nonce = NOBODY; high = 0
+       :: keptNonce != NOBODY -> nonce = keptNonce; high = keptHigh
+       fi;
+       if :: faults == FAULTS -> discard() :: else -> skip fi;
        if :: ahead = 0 :: ahead = SKEW fi }
   od
 }
@@ -236,8 +312,13 @@ proctype World() {
 init {
   byte i;
   atomic {
+#ifdef WATCH /* one is enough to show a failure */
+    X = WATCH;
+#else
     select(X : 1 .. LAST);
+#endif
     if :: ahead = 0 :: ahead = SKEW fi;
+    known = EMPTY == 0;
     for (i : 1 .. N) { run Gateway(i) }
     run Network();
     run World()

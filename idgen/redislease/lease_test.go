@@ -286,6 +286,84 @@ func TestHolderWhoseRecordWasRolledBackWaits(t *testing.T) {
 	wantErr(t, err, idgen.ErrLeaseLost)
 }
 
+// returning prepares a holder of number 0 whose lease, as written, ends at the
+// returned time, and a Redis that has the record still but began a new term.
+func returning(t *testing.T, o Options) (s store, l *lease, ends time.Time) {
+	t.Helper()
+	s = miniStore(t)
+	sc := scheme(t, layoutA)
+	settle(t, s, sc)
+	start := time.Now().Truncate(time.Millisecond)
+	s.mini.SetTime(start)
+	l = acquire(t, source(t, s.rdb, Any(), o), sc).(*lease)
+	s.mini.HDel("{sg}:w", "meta")
+	return s, l, start.Add(o.TTL)
+}
+
+// Redis may be another node by now, and the clock of either may be off by the
+// skew: a holder does not return in the last moments of its lease.
+func TestHolderReturnsOnlyBeforeItsLeaseCanHaveEnded(t *testing.T) {
+	o := quick("a")
+	for _, c := range []struct {
+		name    string
+		left    time.Duration
+		returns bool
+	}{
+		{"in time", 2*o.Skew + time.Millisecond, true},
+		{"two skews before its end", 2 * o.Skew, false},
+		{"after its end", -time.Millisecond, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := quick("a")
+			o.TTL = time.Minute
+			s, l, ends := returning(t, o)
+			s.mini.SetTime(ends.Add(-c.left))
+			_, err := l.Extend(t.Context(), l.scheme.Since(ends))
+			if !c.returns {
+				wantErr(t, err, idgen.ErrLeaseLost)
+			} else if err != nil {
+				t.Errorf("Extend: %v", err)
+			}
+		})
+	}
+}
+
+// After a lost reply the same nonce is sent again, so two states of the record
+// may carry it. If Redis goes back to the earlier one, the ceiling must not.
+func TestReturningHolderBringsItsCeiling(t *testing.T) {
+	o := quick("a")
+	o.TTL = time.Minute
+	s, l, ends := returning(t, o)
+	l.ceiling += 1000
+	s.mini.SetTime(ends.Add(-o.TTL))
+	extend(t, l, l.scheme)
+	if recorded := ceilingIn(t, s); recorded < l.ceiling {
+		t.Errorf("the recorded ceiling is %d, the holder's %d", recorded, l.ceiling)
+	}
+}
+
+// ceilingIn reads the recorded ceiling of number 0, in Unix milliseconds.
+func ceilingIn(t *testing.T, s store) (ceiling int64) {
+	t.Helper()
+	var nonce string
+	var floor int64
+	if _, err := fmt.Sscan(s.mini.HGet("{sg}:w", "0"), &nonce, &floor, &ceiling); err != nil {
+		t.Fatal(err)
+	}
+	return ceiling
+}
+
+// Another holder's record is no reason to return, whatever its lease.
+func TestHolderDoesNotReturnToAnothersRecord(t *testing.T) {
+	o := quick("a")
+	o.TTL = time.Minute
+	s, l, ends := returning(t, o)
+	l.nonce = newNonce()
+	s.mini.SetTime(ends.Add(o.Lead - o.TTL)) // its ceiling has passed, but for the skew
+	_, err := l.Extend(t.Context(), l.scheme.Since(ends))
+	wantErr(t, err, idgen.ErrLeaseLost)
+}
+
 // The case that docs/model found: a gateway is replaced at its address, Redis is
 // wiped, and both re-claim. Only one may have a ceiling that is still to come.
 func TestReplacedHolderCannotReclaimBesideItsSuccessor(t *testing.T) {

@@ -11,7 +11,8 @@
 -- front after a release. Its ceiling is what
 -- uniqueness rests on: timestamps up to it may be on ids. "meta" and all
 -- ceilings are fields of one hash, so they get lost together or not at all; the
--- other three keys only say who is to get which number, and may vanish.
+-- other three keys only say who is to get which number. They may vanish; only
+-- together with a rollback of the hash that matters (see extend.lua).
 --
 -- Timestamps are Unix milliseconds: far below 2^53, above which Lua would round.
 
