@@ -25,9 +25,9 @@ const (
 	stallTime   = 2 * time.Second
 	// returnTime is how long after Redis is back the gateway may go on refusing.
 	returnTime = time.Second
-	// reissueTime is the same for new tokens: a heartbeat has to renew the claim
-	// on the worker number first, and there is one a second.
-	reissueTime = 2 * time.Second
+	// reissueTime is the same for new tokens, although the claim on the worker
+	// number has to be renewed first.
+	reissueTime = time.Second
 	// issueTime is the same where no gateway has a number yet: a Redis that is new
 	// may have lost data, and hands out numbers after about 4 s.
 	issueTime = 8 * time.Second
