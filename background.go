@@ -31,6 +31,9 @@ func (g *gateway) begin(ctx context.Context, port string, run func(func(context.
 	}
 	for g.clock.Sync(ctx) != nil && pause(ctx, claimPause) {
 	}
+	if ctx.Err() != nil {
+		return nil // asked to stop before Redis was there
+	}
 	run(g.clock.Run)
 	run(g.keys.Run)
 	source, err := workerSource(ctx, g.cfg, g.store, port, g.log)
@@ -100,7 +103,9 @@ func (g *gateway) claimEpoch(ctx context.Context) error {
 // awaitReady says in the log when the gateway can do its work.
 func (g *gateway) awaitReady(ctx context.Context) {
 	state := g.readiness()
-	for ; !state.Issuing.Ready; state = g.readiness() {
+	// A generator goes on for a while after it has lost its number; then there is
+	// none to tell.
+	for ; !state.Issuing.Ready || state.Issuing.Worker == nil; state = g.readiness() {
 		if !pause(ctx, readyPause) {
 			return
 		}

@@ -87,9 +87,9 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	}
 	_ = publicServer.Close()
 	_ = adminServer.Close()
-	g.release()
 	stopWork(errors.New("the gateway has stopped"))
-	<-done
+	<-done // no generator is started any more
+	g.release()
 	return err
 }
 

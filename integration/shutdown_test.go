@@ -391,3 +391,17 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestShutdownBeforeRedisIsThere: a gateway that has never been ready stops like
+// any other.
+func TestShutdownBeforeRedisIsThere(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, gatewaytest.Options{
+		NotReady: true,
+		Env:      []string{"SNOWGATE_REDIS_URL=redis://127.0.0.1:1"},
+	})
+	g.Signal(syscall.SIGTERM)
+	if code := g.Wait(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}

@@ -25,8 +25,7 @@ const RetryAfter = 1
 // an answer. Nobody receives it. The number is nginx's.
 const StatusClientClosedRequest = 499
 
-// Error is an error that knows its answer. Title and Detail are public; Err is
-// for the log.
+// Error is an error that knows its answer. Detail is public; Err is for the log.
 type Error struct {
 	Status int         // HTTP status code
 	Detail string      // one public sentence; empty if the status says it all
