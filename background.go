@@ -29,10 +29,10 @@ func (g *gateway) begin(ctx context.Context, port string, run func(func(context.
 	if err := g.claimEpoch(ctx); err != nil {
 		return err
 	}
-	for g.clock.Sync(ctx) != nil && pause(ctx, claimPause) {
-	}
-	if ctx.Err() != nil {
-		return nil // asked to stop before Redis was there
+	for g.clock.Sync(ctx) != nil {
+		if !pause(ctx, claimPause) {
+			return nil // asked to stop before Redis was there
+		}
 	}
 	run(g.clock.Run)
 	run(g.keys.Run)

@@ -397,6 +397,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 func TestShutdownBeforeRedisIsThere(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Options{
+		Config:   "clients: []\n",
 		NotReady: true,
 		Env:      []string{"SNOWGATE_REDIS_URL=redis://127.0.0.1:1"},
 	})
