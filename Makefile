@@ -22,8 +22,8 @@ test: ## Run the tests; those that miss Redis or Docker are skipped and say so.
 	go test ./...
 
 .PHONY: race
-race: ## Run the tests with the race detector, in random order.
-	go test -race -shuffle=on -count=1 -timeout 5m ./...
+race: ## Run the tests with the race detector, in random order, one package at a time: some measure times.
+	go test -race -shuffle=on -count=1 -p 1 -timeout 5m ./...
 
 .PHONY: integration
 integration: ## Run the tests; those that miss Redis or Docker fail.

@@ -36,8 +36,24 @@ func (s *site) wantNotSmuggled(t *testing.T, what string, answers []gatewaytest.
 			t.Errorf("%s: the service received a smuggled request: %q", what, raw)
 		}
 	}
-	if len(protected) > 1 {
-		t.Errorf("%s: the service received %d requests, want 1 at most: %q", what, len(protected), protected)
+	// What an earlier case was answered for may arrive late, because its body was
+	// broken off; it has an id of its own, and must not come twice either.
+	var fresh []string
+	for _, raw := range protected {
+		id := strings.Join(gatewaytest.Header(raw, "X-Request-Id"), ",")
+		if s.delivered[id] {
+			t.Errorf("%s: the service received the request %s twice: %q", what, id, raw)
+		}
+		s.delivered[id] = true
+		if !s.answered[id] {
+			fresh = append(fresh, raw)
+		}
+	}
+	if len(fresh) > 1 {
+		t.Errorf("%s: the service received %d requests, want 1 at most: %q", what, len(fresh), fresh)
+	}
+	for _, answer := range answers {
+		s.answered[answer.Header.Get("X-Request-Id")] = true
 	}
 }
 

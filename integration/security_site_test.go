@@ -24,6 +24,7 @@ type site struct {
 	worker                    gatewaytest.Credentials
 	token                     string
 	clients                   map[string]string // by token id
+	answered, delivered       map[string]bool   // request ids of raw conversations, see wantNotSmuggled
 }
 
 // arrangements are the hosts on which /svc is protected and /public is public.
@@ -47,6 +48,8 @@ func newSite(t testing.TB, routes string, clients ...gatewaytest.Credentials) *s
 func newSiteWith(t testing.TB, o gatewaytest.Options, routes string, clients ...gatewaytest.Credentials) *site {
 	t.Helper()
 	s := &site{
+		answered:  make(map[string]bool),
+		delivered: make(map[string]bool),
 		protected: gatewaytest.NewRecorder(t, ""),
 		public:    gatewaytest.NewRecorder(t, ""),
 		canary:    gatewaytest.NewRecorder(t, ""),
