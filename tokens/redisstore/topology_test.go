@@ -78,7 +78,10 @@ func TestSentinelFailover(t *testing.T) {
 	replica.Eventually("become the primary", func() bool {
 		wantUnavailableOrNil(t, "Load during the failover", load(store, r.Token.ID))
 		wantUnavailableOrNil(t, "Delete during the failover", store.Delete(t.Context(), 4711))
-		return strings.Contains(replica.Do("ROLE"), "master")
+		// Sentinel closes the connections of the server it promotes, so this
+		// one may end in the middle of a question.
+		role, err := replica.TryDo("ROLE")
+		return err == nil && strings.Contains(role, "master")
 	})
 	// How long Sentinel takes to say so is its own affair.
 	sentinel.Eventually("tell of the new primary", func() bool {
