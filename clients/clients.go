@@ -22,6 +22,9 @@ import (
 // unasked: a client that has it must name it in the scope parameter.
 const AdminScope = "snowgate:admin"
 
+// AdminID is the client that the configuration makes of a secret alone.
+const AdminID = "admin"
+
 // Sentinels that callers branch on, with errors.Is.
 var (
 	// ErrUnauthenticated: unknown client, wrong or expired secret, or none.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"snowgate/clients"
 	"snowgate/idgen"
 )
 
@@ -56,7 +57,17 @@ var checks = []check{
 		}
 		return ""
 	}},
+	{"CACHE_TTL", nil, func(c *Config, _ time.Time) string { return checkCacheTTL(c.CacheTTL) }},
+	{"CACHE_SIZE", nil, func(c *Config, _ time.Time) string { return checkCacheSize(c.CacheSize) }},
+	{"FAIL_STATIC", nil, func(c *Config, _ time.Time) string { return notNegative(c.FailStatic) }},
+	{"FAIL_STATIC", []string{"CACHE_TTL"}, func(c *Config, _ time.Time) string {
+		if c.FailStatic > 0 && c.CacheTTL == 0 {
+			return "has nothing to serve: " + Prefix + "CACHE_TTL=0 turns the token cache off"
+		}
+		return ""
+	}},
 	{"STORE_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.StoreTimeout) }},
+	{"ADMIN_CLIENT_SECRET", nil, checkAdminSecret},
 	{"DRAIN", nil, func(c *Config, _ time.Time) string { return notNegative(c.Drain) }},
 	{"SHUTDOWN_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.ShutdownTimeout) }},
 	{"DRAIN", []string{"SHUTDOWN_TIMEOUT"}, func(c *Config, _ time.Time) string {
@@ -110,6 +121,41 @@ func notNegative(d time.Duration) string {
 func checkTTL(d time.Duration) string {
 	if d < time.Second {
 		return "is shorter than a second"
+	}
+	return ""
+}
+
+// checkCacheTTL refuses a bound that the revocation rules, which are confirmed
+// once a second, could not keep.
+func checkCacheTTL(d time.Duration) string {
+	switch {
+	case d < 0:
+		return notNegative(d)
+	case d > 0 && d < time.Second:
+		return "is shorter than a second; 0 turns the token cache off"
+	case d > time.Hour:
+		return "is longer than an hour"
+	}
+	return ""
+}
+
+func checkCacheSize(n int) string {
+	const most = 10_000_000 // some gigabytes
+	if n < 1 || n > most {
+		return fmt.Sprintf("is not a number from 1 to %d; %sCACHE_TTL=0 turns the token cache off", most, Prefix)
+	}
+	return ""
+}
+
+// checkAdminSecret finds what is not a client secret, or a damaged one, without
+// repeating it.
+func checkAdminSecret(c *Config, _ time.Time) string {
+	if !c.AdminClientSecret.IsSet() {
+		return ""
+	}
+	if err := clients.CheckSecret(c.AdminClientSecret.Reveal()); err != nil {
+		reason := strings.TrimPrefix(err.Error(), clients.ErrSecretFormat.Error()+": ")
+		return "is not a client secret: " + reason + " (snowgate client new makes one)"
 	}
 	return ""
 }

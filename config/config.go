@@ -28,8 +28,11 @@
 package config
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
+	"snowgate/clients"
 	"snowgate/idgen"
 )
 
@@ -70,8 +73,15 @@ type Config struct {
 	DatacenterID   int64         `env:"DATACENTER_ID" envDefault:"0" doc:"datacenter number, when the layout has that field"`
 	StateFile      string        `env:"STATE_FILE" doc:"file in which a gateway without Redis leases keeps how far its ids went"`
 
-	TokenTTL     time.Duration `env:"TOKEN_TTL" envDefault:"1h" doc:"lifetime of a token, unless the client states its own"`
-	TokenMaxTTL  time.Duration `env:"TOKEN_MAX_TTL" envDefault:"24h" doc:"longest lifetime that a client may state"`
+	TokenTTL    time.Duration `env:"TOKEN_TTL" envDefault:"1h" doc:"lifetime of a token, unless the client states its own"`
+	TokenMaxTTL time.Duration `env:"TOKEN_MAX_TTL" envDefault:"24h" doc:"longest lifetime that a client may state"`
+	// CacheTTL bounds how old the information behind a decision may be; 0 turns
+	// the cache of tokens off, and then the bound is a second.
+	CacheTTL  time.Duration `env:"CACHE_TTL" envDefault:"5s" doc:"no decision rests on information older than this, neither on a cached token nor on the revocation rules; 0 turns the token cache off and the bound is 1s"`
+	CacheSize int           `env:"CACHE_SIZE" envDefault:"100000" doc:"validated tokens that are kept in memory, at most"`
+	// FailStatic is how much longer cached tokens are served while Redis is away.
+	FailStatic time.Duration `env:"FAIL_STATIC" envDefault:"0s" doc:"while Redis cannot be asked, tokens that are in the cache are served for this much longer, unless a known rule revokes them; 0 answers 503 instead"`
+
 	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"250ms" doc:"time for one decision that needs Redis, all in all"`
 
 	TrustedProxies Prefixes `env:"TRUSTED_PROXIES" doc:"addresses and networks (CIDR), separated by commas, whose X-Forwarded-* headers are believed; none by default"`
@@ -80,6 +90,9 @@ type Config struct {
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"25s" doc:"when a stopping gateway cuts what still runs, counted from the signal"`
 
 	TokenKey Key `env:"TOKEN_KEY" doc:"key of the token tag, 32 bytes as base64, when it shall not be kept in Redis"`
+
+	// AdminClientSecret has the form of a client secret.
+	AdminClientSecret Secret `env:"ADMIN_CLIENT_SECRET" doc:"secret of the client admin with the scope snowgate:admin, in the form that snowgate client new prints; use ADMIN_CLIENT_SECRET_FILE"`
 
 	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" doc:"trace, debug, info, warn or error"`
 	LogFormat string `env:"LOG_FORMAT" envDefault:"json" doc:"json, or console for people"`
@@ -109,6 +122,7 @@ func load(environ []string, now time.Time) (Config, error) {
 		}
 		file, err := readFile(cfg.ConfigFile, rules)
 		faults = append(faults, faultsOf(err)...)
+		faults = append(faults, cfg.adminClash(file)...)
 		cfg.File = file
 	}
 	if len(faults) > 0 {
@@ -120,5 +134,25 @@ func load(environ []string, now time.Time) (Config, error) {
 // ReadFile reads ConfigFile anew, with the same rules as [Load]. The error is of
 // type [Faults].
 func (c Config) ReadFile() (File, error) {
-	return readFile(c.ConfigFile, fileRules{maxTTL: c.TokenMaxTTL, now: time.Now(), subject: quotePath(c.ConfigFile)})
+	file, err := readFile(c.ConfigFile, fileRules{maxTTL: c.TokenMaxTTL, now: time.Now(), subject: quotePath(c.ConfigFile)})
+	if err != nil {
+		return file, err
+	}
+	if faults := c.adminClash(file); len(faults) > 0 {
+		return File{}, faults
+	}
+	return file, nil
+}
+
+// adminClash is a fault if both the file and ADMIN_CLIENT_SECRET make a client
+// of the same name.
+func (c Config) adminClash(file File) Faults {
+	taken := slices.ContainsFunc(file.Clients, func(client clients.Client) bool { return client.ID == clients.AdminID })
+	if !taken || !c.AdminClientSecret.IsSet() {
+		return nil
+	}
+	return Faults{{
+		Variable: Prefix + "ADMIN_CLIENT_SECRET",
+		Message:  fmt.Sprintf("makes a client %q, and the configuration file has one, too", clients.AdminID),
+	}}
 }

@@ -49,6 +49,7 @@ func TestLoadDefaults(t *testing.T) {
 		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), IDLayout: idgen.LayoutA, IDRollback: "monotonic",
 		IDRollbackWait: 5 * time.Millisecond, IDRingSize: 200, WorkerID: WorkerID{Source: WorkerAuto},
 		TokenTTL: time.Hour, TokenMaxTTL: 24 * time.Hour, StoreTimeout: 250 * time.Millisecond,
+		CacheTTL: 5 * time.Second, CacheSize: 100_000,
 		Drain: 5 * time.Second, ShutdownTimeout: 25 * time.Second, LogLevel: "info", LogFormat: "json",
 	}
 	if diff := cmp.Diff(want, got, compareSecrets); diff != "" {
@@ -58,6 +59,7 @@ func TestLoadDefaults(t *testing.T) {
 
 func TestLoadEverything(t *testing.T) {
 	file := writeFile(t, "c.yaml", "clients: [{id: a, token_ttl: 2h}]")
+	adminSecret, _ := clients.NewSecret()
 	got, err := load([]string{
 		"SNOWGATE_LISTEN=127.0.0.1:0", "SNOWGATE_LISTEN=:1", // the first counts, as for os.Getenv
 		"SNOWGATE_ADMIN_LISTEN=", "SNOWGATE_CONFIG=" + file,
@@ -66,6 +68,7 @@ func TestLoadEverything(t *testing.T) {
 		"SNOWGATE_ID_LAYOUT=time:41,datacenter:2,worker:5,sequence:12,rollback:3", "SNOWGATE_ID_ROLLBACK=count",
 		"SNOWGATE_ID_ROLLBACK_WAIT=0s", "SNOWGATE_ID_RING_SIZE=1", "SNOWGATE_WORKER_ID=31", "SNOWGATE_DATACENTER_ID=3",
 		"SNOWGATE_TOKEN_TTL=1s", "SNOWGATE_TOKEN_MAX_TTL=2h",
+		"SNOWGATE_CACHE_TTL=10s", "SNOWGATE_CACHE_SIZE=7", "SNOWGATE_FAIL_STATIC=1m", "SNOWGATE_ADMIN_CLIENT_SECRET=" + adminSecret.Reveal(),
 		"SNOWGATE_STORE_TIMEOUT=1s", "SNOWGATE_TRUSTED_PROXIES=10.0.0.0/8, 192.168.0.1 ,::1,::ffff:10.1.1.1",
 		"SNOWGATE_DRAIN=0s", "SNOWGATE_SHUTDOWN_TIMEOUT=1s", "SNOWGATE_TOKEN_KEY=" + keyText,
 		"SNOWGATE_LOG_LEVEL=debug", "SNOWGATE_LOG_FORMAT=console", "SNOWGATE_TEST_REQUIRE=1",
@@ -83,6 +86,7 @@ func TestLoadEverything(t *testing.T) {
 		Epoch: got.Epoch, IDLayout: idgen.LayoutC, IDRollback: "count",
 		IDRingSize: 1, WorkerID: WorkerID{WorkerFixed, 31}, DatacenterID: 3,
 		TokenTTL: time.Second, TokenMaxTTL: 2 * time.Hour, StoreTimeout: time.Second,
+		CacheTTL: 10 * time.Second, CacheSize: 7, FailStatic: time.Minute, AdminClientSecret: NewSecret(adminSecret.Reveal()),
 		TrustedProxies: Prefixes{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.1/32"),
 			netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("10.1.1.1/32"),
@@ -141,6 +145,12 @@ func TestRefusedVariables(t *testing.T) {
 		{"TOKEN_TTL=25h", `SNOWGATE_TOKEN_TTL: "25h" is longer than SNOWGATE_TOKEN_MAX_TTL, 24h0m0s`},
 		{"TOKEN_MAX_TTL=30m", `SNOWGATE_TOKEN_TTL: the default is longer than SNOWGATE_TOKEN_MAX_TTL, 30m0s`},
 		{"TOKEN_MAX_TTL=-1h", `SNOWGATE_TOKEN_MAX_TTL: "-1h" is shorter than a second`}, // and nothing about TOKEN_TTL
+		{"CACHE_TTL=-1s", `SNOWGATE_CACHE_TTL: "-1s" is a negative duration`},
+		{"CACHE_TTL=500ms", `SNOWGATE_CACHE_TTL: "500ms" is shorter than a second; 0 turns the token cache off`},
+		{"CACHE_TTL=2h", `SNOWGATE_CACHE_TTL: "2h" is longer than an hour`},
+		{"CACHE_SIZE=0", `SNOWGATE_CACHE_SIZE: "0" is not a number from 1 to 10000000; SNOWGATE_CACHE_TTL=0 turns the token cache off`},
+		{"FAIL_STATIC=-1s", `SNOWGATE_FAIL_STATIC: "-1s" is a negative duration`},
+		{"ADMIN_CLIENT_SECRET=admin", `SNOWGATE_ADMIN_CLIENT_SECRET: the value is not a client secret: it does not start with sgs_ (snowgate client new makes one)`},
 		{"STORE_TIMEOUT=0s", `SNOWGATE_STORE_TIMEOUT: "0s" is not a positive duration`},
 		{"TRUSTED_PROXIES=10.0.0.1/8", `SNOWGATE_TRUSTED_PROXIES: "10.0.0.1/8" has "10.0.0.1/8", which is an address inside a network; the network is 10.0.0.0/8`},
 		{"TRUSTED_PROXIES=::1,", `SNOWGATE_TRUSTED_PROXIES: "::1," has "", which is no address and no network such as 10.0.0.0/8`},
@@ -157,13 +167,9 @@ func TestRefusedVariables(t *testing.T) {
 		{"LOG_FORMAT=text", `SNOWGATE_LOG_FORMAT: "text" is none of json, console`},
 		{"CONFIG=/none", `SNOWGATE_CONFIG: "/none" cannot be read: no such file or directory`},
 		// What this build does not have is unknown, never accepted and ignored.
-		{"CACHE_TTL=5s", `SNOWGATE_CACHE_TTL: unknown variable`},
-		{"CACHE_SIZE=1", `SNOWGATE_CACHE_SIZE: unknown variable`},
 		{"TLS_CERT=/x", `SNOWGATE_TLS_CERT: unknown variable`},
 		{"H2C=true", `SNOWGATE_H2C: unknown variable`},
 		{"DOCKER_HOST=unix:///x", `SNOWGATE_DOCKER_HOST: unknown variable`},
-		{"ADMIN_CLIENT_SECRET=sgs_x", `SNOWGATE_ADMIN_CLIENT_SECRET: unknown variable`},
-		{"ADMIN_CLIENT_SECRET_FILE=/run/x", `SNOWGATE_ADMIN_CLIENT_SECRET_FILE: unknown variable`},
 		{"TOKEN_TLL=1h", `SNOWGATE_TOKEN_TLL: unknown variable; did you mean SNOWGATE_TOKEN_TTL?`},
 		{"TOKENTTL=", `SNOWGATE_TOKENTTL: unknown variable; did you mean SNOWGATE_TOKEN_TTL?`},
 		{"REDIS_URLFILE=x", `SNOWGATE_REDIS_URLFILE: unknown variable; did you mean SNOWGATE_REDIS_URL_FILE?`},
@@ -198,6 +204,35 @@ func TestRedisURL(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.HasPrefix(err.Error(), "SNOWGATE_REDIS_URL: the value ") {
 			t.Errorf("REDIS_URL=%s: %v, want a fault without the value", bad, err)
 		}
+	}
+}
+
+// TestTwoAdmins: the variable and the file must not make the same client.
+func TestTwoAdmins(t *testing.T) {
+	secret, digest := clients.NewSecret()
+	path := writeFile(t, "clients.yaml", "")
+	write := func(id string) {
+		t.Helper()
+		text := fmt.Sprintf("clients:\n  - id: %s\n    secrets: [{id: s1, sha256: %x}]\n", id, digest)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `SNOWGATE_ADMIN_CLIENT_SECRET: makes a client "admin", and the configuration file has one, too`
+	environ := []string{"SNOWGATE_CONFIG=" + path, "SNOWGATE_ADMIN_CLIENT_SECRET=" + secret.Reveal()}
+
+	write("admin")
+	if _, err := Load(environ); err == nil || err.Error() != want {
+		t.Errorf("Load = %v, want %s", err, want)
+	}
+	write("another")
+	cfg, err := Load(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("admin")
+	if _, err := cfg.ReadFile(); err == nil || err.Error() != want {
+		t.Errorf("ReadFile = %v, want %s", err, want)
 	}
 }
 
