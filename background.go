@@ -19,6 +19,9 @@ func (g *gateway) background(ctx context.Context, port string) error {
 	}
 	run(g.monitor.Run)
 	run(g.watchConfig)
+	if g.certificate != nil {
+		run(g.certificate.run)
+	}
 	group.Go(func() error { return g.begin(ctx, port, run) })
 	return group.Wait()
 }

@@ -46,6 +46,8 @@ type gateway struct {
 	drainer   *middleware.Drainer
 	challenge problem.Challenge
 
+	certificate *certificate // nil: the public listener speaks no TLS
+
 	oauth    *handlers.OAuth
 	metadata *handlers.Metadata
 	health   *handlers.Health
@@ -74,6 +76,11 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	}
 	if err := g.apply(cfg.File); err != nil {
 		return nil, usageError{err}
+	}
+	if cfg.TLSCert != "" {
+		if g.certificate, err = newCertificate(cfg, logger, g.metrics.CertificateExpires); err != nil {
+			return nil, usageError{err}
+		}
 	}
 	redis.SetLogger(redisLog{logger})
 	if err := g.openStore(); err != nil {

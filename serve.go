@@ -63,10 +63,11 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	defer cutStreams(nil)
 	patient := newPatientListener(public)
 	publicServer := g.newServer(streams, "public", g.publicHandler())
+	g.speak(publicServer)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
 	g.announce(public, admin)
 	failed := make(chan error, 3)
-	go func() { failed <- publicServer.Serve(patient) }()
+	go func() { failed <- g.servePublic(publicServer, patient) }()
 	if admin != nil {
 		go func() { failed <- adminServer.Serve(admin) }()
 	}
@@ -109,10 +110,17 @@ func (g *gateway) newServer(base context.Context, name string, handler http.Hand
 	return server
 }
 
+func (g *gateway) servePublic(server *http.Server, listener net.Listener) error {
+	if g.certificate != nil {
+		return server.ServeTLS(listener, "", "") // the certificate is in its TLSConfig
+	}
+	return server.Serve(listener)
+}
+
 // announce says where the gateway listens and what somebody should know.
 func (g *gateway) announce(public, admin *net.TCPListener) {
 	version, commit := buildVersion()
-	line := g.log.Info().Str("version", version).Str("commit", commit).Str("listen", public.Addr().String()).
+	line := g.log.Info().Str("version", version).Str("commit", commit).Str("listen", public.Addr().String()).Bool("tls", g.certificate != nil).
 		Str("issuer", g.cfg.Issuer).Int("clients", len(g.cfg.File.Clients)).Int("routes", len(g.cfg.File.Routes))
 	if admin != nil {
 		line.Str("admin_listen", admin.Addr().String())

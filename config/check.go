@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -68,6 +69,19 @@ var checks = []check{
 	}},
 	{"STORE_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.StoreTimeout) }},
 	{"ADMIN_CLIENT_SECRET", nil, checkAdminSecret},
+	{"TLS_CERT", []string{"TLS_KEY"}, checkCertificate},
+	{"TLS_KEY", []string{"TLS_CERT"}, func(c *Config, _ time.Time) string {
+		if c.TLSKey != "" && c.TLSCert == "" {
+			return "has no use without " + Prefix + "TLS_CERT"
+		}
+		return ""
+	}},
+	{"H2C", []string{"TLS_CERT"}, func(c *Config, _ time.Time) string {
+		if c.H2C && c.TLSCert != "" {
+			return "has no use beside " + Prefix + "TLS_CERT: HTTP/2 is offered over TLS then"
+		}
+		return ""
+	}},
 	{"DRAIN", nil, func(c *Config, _ time.Time) string { return notNegative(c.Drain) }},
 	{"SHUTDOWN_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.ShutdownTimeout) }},
 	{"DRAIN", []string{"SHUTDOWN_TIMEOUT"}, func(c *Config, _ time.Time) string {
@@ -156,6 +170,21 @@ func checkAdminSecret(c *Config, _ time.Time) string {
 	if err := clients.CheckSecret(c.AdminClientSecret.Reveal()); err != nil {
 		reason := strings.TrimPrefix(err.Error(), clients.ErrSecretFormat.Error()+": ")
 		return "is not a client secret: " + reason + " (snowgate client new makes one)"
+	}
+	return ""
+}
+
+// checkCertificate reads the pair, so that a wrong one is found before the
+// listener opens.
+func checkCertificate(c *Config, _ time.Time) string {
+	switch {
+	case c.TLSCert == "":
+		return ""
+	case c.TLSKey == "":
+		return "needs " + Prefix + "TLS_KEY, too"
+	}
+	if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
+		return "is not usable with " + Prefix + "TLS_KEY: " + err.Error()
 	}
 	return ""
 }

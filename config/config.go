@@ -86,6 +86,11 @@ type Config struct {
 
 	TrustedProxies Prefixes `env:"TRUSTED_PROXIES" doc:"addresses and networks (CIDR), separated by commas, whose X-Forwarded-* headers are believed; none by default"`
 
+	// TLSCert and TLSKey are set both or neither.
+	TLSCert string `env:"TLS_CERT" doc:"PEM file with the certificate (chain) of the public listener; read again when it changes"`
+	TLSKey  string `env:"TLS_KEY" doc:"PEM file with the private key to it"`
+	H2C     bool   `env:"H2C" envDefault:"false" doc:"HTTP/2 without TLS on the public listener, for clients that know it beforehand"`
+
 	Drain           time.Duration `env:"DRAIN" envDefault:"5s" doc:"how long a stopping gateway still accepts requests, so that load balancers notice"`
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"25s" doc:"when a stopping gateway cuts what still runs, counted from the signal"`
 

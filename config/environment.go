@@ -203,6 +203,8 @@ func (v *variables) refuse(err error) {
 	switch field.Type {
 	case reflect.TypeFor[time.Time]():
 		reason = "is not an RFC 3339 time such as 2026-01-01T00:00:00Z"
+	case reflect.TypeFor[bool]():
+		reason = "is neither true nor false"
 	case reflect.TypeFor[int](), reflect.TypeFor[int64]():
 		reason = "is not a whole number, or too large"
 	case reflect.TypeFor[idgen.Layout]():

@@ -7,6 +7,7 @@ package telemetry
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,9 @@ type Metrics struct {
 	redisErrors     *prometheus.CounterVec
 	reloads         *prometheus.CounterVec
 	configTimestamp prometheus.Gauge
+
+	certificateOnce sync.Once
+	certificate     prometheus.Gauge // nil without TLS
 }
 
 // New registers the series. version and commit become labels of

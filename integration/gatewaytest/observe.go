@@ -83,6 +83,7 @@ func (g *Gateway) ScrapeText() string {
 func (g *Gateway) GetAdmin(path string) Response {
 	g.t.Helper()
 	request := g.Request(http.MethodGet, "", nil)
+	request.URL.Scheme = "http" // whatever the public listener speaks
 	request.URL.Host, request.Host = strings.TrimPrefix(g.AdminURL, "http://"), ""
 	request.URL.Path = path
 	return g.Do(request)
