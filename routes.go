@@ -24,6 +24,9 @@ const (
 	formTime = 10 * time.Second
 )
 
+// forwardAuthPath is where other proxies ask for a verdict.
+const forwardAuthPath = "/oauth2/auth"
+
 // ownPaths are what the gateway answers itself, with everything below; no route
 // may lie there.
 var ownPaths = []string{
@@ -57,6 +60,7 @@ func (g *gateway) publicHandler() http.Handler {
 		r.Handle(handlers.ResourceMetadataPath+g.metadata.Suffix(), problem.HandlerFunc(g.metadata.Resource))
 		r.Handle("/livez", problem.HandlerFunc(g.health.Live))
 		r.Handle("/readyz", problem.HandlerFunc(g.health.Ready))
+		r.Handle(forwardAuthPath, g.forwardAuth())
 		for _, path := range ownPaths {
 			r.Handle(path+"/*", problem.HandlerFunc(notFound))
 		}
@@ -71,26 +75,36 @@ func (g *gateway) publicHandler() http.Handler {
 	).Handler(g.forwarder)
 	r.Handle("/*", routes)
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		if !refuseMethod(w, r) {
+		switch path := exchange.From(r.Context()).Path.Match; {
+		case path == forwardAuthPath:
+			g.forwardAuth().ServeHTTP(w, r)
+		case isOwn(path):
+			refuseMethod(w, r, path)
+		default:
 			routes.ServeHTTP(w, r)
 		}
 	})
 	return r
 }
 
-// refuseMethod answers a request with a method that chi does not know if it is
-// for one of the gateway's own endpoints, and reports whether it did.
-func refuseMethod(w http.ResponseWriter, r *http.Request) bool {
-	path := exchange.From(r.Context()).Path.Match
-	switch {
-	case path == handlers.TokenPath || path == handlers.IntrospectPath || path == handlers.RevokePath:
+// forwardAuth judges requests that another proxy describes and forwards itself.
+func (g *gateway) forwardAuth() http.Handler {
+	return chi.Chain(
+		middleware.ForwardAuth(),
+		proxy.MatchForwardAuth(g.router),
+		middleware.Authenticate(g.tokens, g.challenge, proxy.Requirement),
+	).HandlerFunc(proxy.Verdict)
+}
+
+// refuseMethod answers a request with a method that chi does not know for one of
+// the gateway's own endpoints.
+func refuseMethod(w http.ResponseWriter, r *http.Request, path string) {
+	switch path {
+	case handlers.TokenPath, handlers.IntrospectPath, handlers.RevokePath:
 		problem.OAuthHandlerFunc(nil).ServeHTTP(w, r) // refuses everything but POST
-	case isOwn(path):
-		problem.Write(w, r, problem.MethodNotAllowed("GET, HEAD"))
 	default:
-		return false
+		problem.Write(w, r, problem.MethodNotAllowed("GET, HEAD"))
 	}
-	return true
 }
 
 // isOwn reports whether path is the gateway's own.

@@ -32,8 +32,8 @@ type Route struct {
 	Host string
 	// Path is a prefix that matches at segment boundaries.
 	Path string
-	// Upstreams are the services, at least one: scheme http or https, and host,
-	// nothing else.
+	// Upstreams are the services: scheme http or https, and host, nothing else.
+	// A route without any serves forward-auth only.
 	Upstreams []url.URL
 	// StripPrefix tells that Path is not part of what the service sees.
 	StripPrefix bool
@@ -83,7 +83,7 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		Name:              r.name(r.required(o, "name"), "route name", "1 to 64 characters of A-Za-z0-9._-", validRouteName, r.names),
 		Host:              r.host(o.keys["host"]),
 		Path:              r.routePath(r.required(o, "path")),
-		Upstreams:         r.upstreams(r.required(o, "upstreams")),
+		Upstreams:         r.upstreams(o.keys["upstreams"]),
 		StripPrefix:       r.boolean(o.keys["strip_prefix"], "strip_prefix"),
 		Methods:           r.unique(o.keys["methods"], "methods", "a method in capitals, other than CONNECT and TRACE", validMethod),
 		Scopes:            r.scopes(o.keys["scopes"]),
@@ -107,6 +107,9 @@ func (r *routeReader) together(o object, route Route) {
 	}
 	if route.Public && route.Audience != "" {
 		r.fault(o.keys["audience"], "a public route asks for no token and so for no audience")
+	}
+	if o.node != nil && o.keys["upstreams"] == nil {
+		r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")
 	}
 	if route.Path == "" {
 		return
@@ -194,7 +197,7 @@ func (r *routeReader) upstreams(n *yaml.Node) []url.URL {
 	seen := map[url.URL]*yaml.Node{}
 	elements := r.list(n, "upstreams")
 	if len(elements) == 0 && (n.Kind == yaml.SequenceNode || isNull(n)) {
-		r.fault(n, "a route needs at least one upstream")
+		r.fault(n, "a route needs at least one upstream; without the key it serves forward-auth only")
 	}
 	for _, element := range elements {
 		text, ok := r.text(element, "an upstream")

@@ -34,7 +34,11 @@ func (r *Router) Table() *Table {
 func Match(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := match(router.Table(), r); err != nil {
+			err := match(router.Table(), r)
+			if err == nil && len(matched(r).targets) == 0 {
+				err = problem.New(http.StatusNotFound, "", nil) // for forward-auth only
+			}
+			if err != nil {
 				problem.Write(w, r, err)
 				return
 			}
@@ -56,7 +60,7 @@ func match(table *Table, r *http.Request) error {
 	case x.Path.EncodedSlash && (route == nil || !route.AllowEncodedSlash):
 		// Before the 404, because which route it would be depends on the reading.
 		return problem.New(http.StatusBadRequest, "The path has an encoded slash.", nil)
-	case route == nil || len(route.targets) == 0:
+	case route == nil:
 		return problem.New(http.StatusNotFound, "", nil)
 	case !route.allowsMethod(r.Method):
 		return problem.MethodNotAllowed(route.allow)

@@ -1,0 +1,296 @@
+package integration
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"snowgate/integration/gatewaytest"
+)
+
+// identityHeaders are what a verdict tells of the caller.
+var identityHeaders = []string{"X-Snowgate-Client", "X-Snowgate-Scope", "X-Snowgate-Token-Id", "X-Snowgate-Token-Expires"}
+
+const forwardAuthRoutes = `routes:
+  - {name: orders, path: /orders, methods: [GET, POST], scopes: [read]}
+  - {name: admin, path: /orders/admin, scopes: [write]}
+  - {name: shop, host: shop.example, path: /, audience: "https://shop.example"}
+  - {name: free, path: /free, public: true}
+`
+
+// judge starts a gateway that gives verdicts to proxies on this host.
+func judge(t *testing.T, env ...string) (g *gatewaytest.Gateway, token string) {
+	t.Helper()
+	client := gatewaytest.NewClient("caller", "read")
+	g = gatewaytest.Start(t, gatewaytest.Options{
+		Config: "clients:\n" + client.YAML + forwardAuthRoutes,
+		Env:    append([]string{"SNOWGATE_TRUSTED_PROXIES=127.0.0.1"}, env...),
+	})
+	return g, g.Token(client)
+}
+
+// described is a request for a verdict.
+type described struct {
+	method, uri, host, token string
+}
+
+func verdict(g *gatewaytest.Gateway, d described, more ...string) gatewaytest.Response {
+	request := g.Request(http.MethodGet, "/oauth2/auth", nil)
+	for name, value := range map[string]string{"X-Forwarded-Method": d.method, "X-Forwarded-Uri": d.uri, "X-Forwarded-Host": d.host} {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
+	}
+	if d.token != "" {
+		request.Header.Set("Authorization", "Bearer "+d.token)
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		request.Header.Add(more[i], more[i+1])
+	}
+	return g.Do(request)
+}
+
+func TestForwardAuth(t *testing.T) {
+	t.Parallel()
+	g, token := judge(t)
+	tests := []struct {
+		name string
+		ask  described
+		want int
+	}{
+		{"good token", described{"GET", "/orders/1?x=../..", "a.example", token}, 200},
+		{"the longest route counts", described{"GET", "/orders/admin/x", "a.example", token}, 403},
+		{"no token", described{"GET", "/orders/1", "a.example", ""}, 401},
+		{"no token of ours", described{"GET", "/orders/1", "a.example", token[:69] + "~"}, 401},
+		{"forged token", described{"GET", "/orders/1", "a.example", token[:60] + "0000000000"}, 401},
+		{"method that the route does not allow", described{"DELETE", "/orders/1", "a.example", token}, 403},
+		{"no route", described{"GET", "/elsewhere", "a.example", token}, 403},
+		{"the gateway's own path is no route", described{"GET", "/oauth2/token", "a.example", token}, 403},
+		{"public route", described{"GET", "/free", "a.example", ""}, 200},
+		{"the routes of the host come first, and this one wants an audience", described{"GET", "/orders/1", "SHOP.example.:443", token}, 401},
+		{"dot segments", described{"GET", "/free/../orders/1", "a.example", ""}, 400},
+		{"encoded dot segments", described{"GET", "/free/%2e%2e/orders/1", "a.example", ""}, 400},
+		{"encoded letter", described{"GET", "/%6frders/1", "a.example", token}, 400},
+		{"encoded slash", described{"GET", "/orders%2f1", "a.example", token}, 400},
+		{"absolute target", described{"GET", "http://a.example/orders/1", "a.example", token}, 400},
+		{"no method", described{"", "/orders/1", "a.example", token}, 400},
+		{"no target", described{"GET", "", "a.example", token}, 400},
+		{"no host", described{"GET", "/orders/1", "", token}, 400},
+		{"bad host", described{"GET", "/orders/1", "a b", token}, 400},
+	}
+	for _, test := range tests {
+		got := verdict(g, test.ask)
+		if got.StatusCode != test.want {
+			t.Errorf("%s: %d %s, want %d", test.name, got.StatusCode, got.Body, test.want)
+		}
+		if got.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: Cache-Control is %q", test.name, got.Header.Get("Cache-Control"))
+		}
+		for _, name := range identityHeaders {
+			if values := got.Header[name]; got.StatusCode == http.StatusOK && len(values) != 1 {
+				t.Errorf("%s: %s is there %d times, want once", test.name, name, len(values))
+			}
+		}
+	}
+
+	got := verdict(g, tests[0].ask)
+	if got.Header.Get("X-Snowgate-Client") != "caller" || got.Header.Get("X-Snowgate-Scope") != "read" {
+		t.Errorf("the verdict says %v", got.Header)
+	}
+	if got := verdict(g, tests[2].ask); !strings.HasPrefix(got.Header.Get("Www-Authenticate"), "Bearer ") {
+		t.Errorf("401 without a challenge: %v", got.Header)
+	}
+	for _, name := range []string{"X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Host"} {
+		if got := verdict(g, tests[0].ask, name, "/free"); got.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s twice = %d, want 400", name, got.StatusCode)
+		}
+	}
+	// A method that routers do not know is judged like any other.
+	got = g.Exchange("PROPFIND /oauth2/auth HTTP/1.1\r\nHost: g\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /orders/1\r\nX-Forwarded-Host: h\r\n\r\n")
+	if got.StatusCode != http.StatusUnauthorized {
+		t.Errorf("asked with PROPFIND: %d, want 401", got.StatusCode)
+	}
+	if got := g.Get("/orders/1", token); got.StatusCode != http.StatusNotFound {
+		t.Errorf("a route without upstreams, asked itself: %d, want 404", got.StatusCode)
+	}
+}
+
+// TestForwardAuthUntrusted: who is no trusted proxy learns how to become one,
+// and nothing else.
+func TestForwardAuthUntrusted(t *testing.T) {
+	t.Parallel()
+	g, token := judge(t, "SNOWGATE_TRUSTED_PROXIES=192.0.2.1")
+	for _, ask := range []described{{"GET", "/orders/1", "h", token}, {"GET", "/free", "h", ""}, {}} {
+		if got := verdict(g, ask); got.StatusCode != http.StatusBadRequest || !strings.Contains(got.Body, "SNOWGATE_TRUSTED_PROXIES") {
+			t.Errorf("verdict on %q = %d %s, want 400 that names the variable", ask.uri, got.StatusCode, got.Body)
+		}
+	}
+}
+
+// program returns the path of a program, or skips the test without it.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("SNOWGATE_TEST_REQUIRE") == "1" {
+		t.Fatalf("%s is not in PATH, and SNOWGATE_TEST_REQUIRE=1", name)
+	}
+	t.Skipf("SKIPPED, NOT TESTED: %s is not in PATH (Debian: apt-get install %s)", name, name)
+	return ""
+}
+
+// frontProxy starts a proxy with one of the examples, its names replaced by real
+// addresses, and returns its URL.
+func frontProxy(t *testing.T, example string, start func(config, dir string) *exec.Cmd, names ...string) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	_, port, _ := net.SplitHostPort(address)
+
+	text, err := os.ReadFile(filepath.Join("..", "deploy", "forward-auth", example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, example)
+	replaced := strings.NewReplacer(append(names, "listen 8000;", "listen "+address+";", ":8000 {", ":"+port+" {")...).Replace(string(text))
+	if err := os.WriteFile(config, []byte(replaced), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(config, dir)
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("output of %s:\n%s", example, output.String())
+		}
+	})
+	gatewaytest.Eventually(t, 20*time.Second, "listen", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	return "http://" + address
+}
+
+func startNginx(t *testing.T) func(config, dir string) *exec.Cmd {
+	nginx := program(t, "nginx")
+	return func(config, dir string) *exec.Cmd {
+		return exec.Command(nginx, "-p", dir, "-e", "stderr", "-c", config,
+			"-g", "daemon off; master_process off; pid "+filepath.Join(dir, "nginx.pid")+";")
+	}
+}
+
+func startCaddy(t *testing.T) func(config, dir string) *exec.Cmd {
+	caddy := program(t, "caddy")
+	return func(config, dir string) *exec.Cmd {
+		// The administration of Caddy listens on a fixed port.
+		text, err := os.ReadFile(config)
+		if err == nil {
+			err = os.WriteFile(config, append([]byte("{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n}\n"), text...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(caddy, "run", "--config", config, "--adapter", "caddyfile")
+		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+		return cmd
+	}
+}
+
+// TestForwardAuthBehindProxies runs the examples of deploy/forward-auth with the
+// proxies that they are for.
+func TestForwardAuthBehindProxies(t *testing.T) {
+	t.Parallel()
+	for example, start := range map[string]func(*testing.T) func(string, string) *exec.Cmd{"nginx.conf": startNginx, "Caddyfile": startCaddy} {
+		t.Run(example, func(t *testing.T) {
+			launch := start(t)
+			g, token := judge(t)
+			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("X-Target", r.RequestURI)
+				for _, name := range append([]string{"Authorization"}, identityHeaders...) {
+					w.Header()["Seen-"+name] = r.Header[name]
+				}
+			}))
+			t.Cleanup(service.Close)
+			front := frontProxy(t, example, launch,
+				"snowgate:8080", g.Addr, "orders:8080", strings.TrimPrefix(service.URL, "http://"))
+			testFrontProxy(t, g, front, token)
+		})
+	}
+}
+
+func testFrontProxy(t *testing.T, g *gatewaytest.Gateway, front, token string) {
+	t.Helper()
+	ask := func(path, token string) gatewaytest.Response {
+		t.Helper()
+		request := g.Request(http.MethodGet, "", nil)
+		request.URL.Opaque, request.URL.Host, request.Host = path, strings.TrimPrefix(front, "http://"), "a.example"
+		for _, name := range identityHeaders {
+			request.Header.Set(name, "forged")
+		}
+		request.Header.Set("X-Forwarded-Uri", "/free")
+		request.Header.Set("X-Forwarded-Method", "OPTIONS")
+		request.Header.Set("X-Forwarded-Host", "b.example")
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		return g.Do(request)
+	}
+
+	got := ask("/orders/1?a=b%2Fc", token)
+	if got.StatusCode != http.StatusOK || got.Header.Get("X-Target") != "/orders/1?a=b%2Fc" {
+		t.Errorf("a good token = %d, target %q", got.StatusCode, got.Header.Get("X-Target"))
+	}
+	for name, want := range map[string]string{"X-Snowgate-Client": "caller", "X-Snowgate-Scope": "read"} {
+		if values := got.Header["Seen-"+name]; len(values) != 1 || values[0] != want {
+			t.Errorf("the service saw %s as %q, want %q", name, values, want)
+		}
+	}
+	if values := got.Header["Seen-Authorization"]; len(values) != 0 {
+		t.Error("the service saw the caller's token")
+	}
+
+	got = ask("/free", "")
+	if got.StatusCode != http.StatusOK {
+		t.Errorf("a public route = %d", got.StatusCode)
+	}
+	for _, name := range identityHeaders {
+		if strings.Join(got.Header["Seen-"+name], "") != "" {
+			t.Errorf("the service saw %s as %q on a public route", name, got.Header["Seen-"+name])
+		}
+	}
+
+	for path, want := range map[string]int{
+		"/orders/1": 401, "/elsewhere": 403, "/free/../orders/1": 400, "/free/%2e%2e/orders/1": 400, "/%6frders/1": 400,
+	} {
+		if got := ask(path, ""); got.StatusCode != want {
+			t.Errorf("%s without a token = %d, want %d", path, got.StatusCode, want)
+		}
+	}
+	if got := ask("/orders/1", ""); !strings.HasPrefix(got.Header.Get("Www-Authenticate"), "Bearer ") {
+		t.Errorf("401 without a challenge: %v", got.Header)
+	}
+	if got := ask("/orders/admin", token); got.StatusCode != http.StatusForbidden {
+		t.Errorf("a scope that is missing = %d, want 403", got.StatusCode)
+	}
+}

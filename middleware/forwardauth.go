@@ -1,0 +1,76 @@
+package middleware
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"snowgate/canonical"
+	"snowgate/exchange"
+	"snowgate/problem"
+)
+
+// What a proxy says of the request that it wants judged.
+const (
+	headerForwardedMethod = "X-Forwarded-Method"
+	headerForwardedURI    = "X-Forwarded-Uri"
+	headerForwardedHost   = "X-Forwarded-Host"
+)
+
+// ForwardAuth turns a request of a proxy that asks for a verdict (nginx
+// auth_request, Traefik ForwardAuth, Caddy forward_auth) into the request that
+// it asks about, as X-Forwarded-Method, X-Forwarded-Uri and X-Forwarded-Host
+// describe it: method, host and canonical path are those of that request from
+// here on, for everything that decides. The credentials are those that the proxy
+// passes on in Authorization.
+//
+// Only trusted proxies may describe a request; anybody else, a description that
+// is not complete, and a target with more than one reading are 400.
+func ForwardAuth() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x := exchange.From(r.Context())
+			if !x.PeerTrusted {
+				problem.Write(w, r, problem.New(http.StatusBadRequest,
+					"Only a proxy whose address is in SNOWGATE_TRUSTED_PROXIES may ask for a verdict.", nil))
+				return
+			}
+			described, path, err := describedRequest(r)
+			if err != nil {
+				problem.Write(w, r, err)
+				return
+			}
+			x.Path = path
+			next.ServeHTTP(w, described)
+		})
+	}
+}
+
+// describedRequest returns the request that the fields of r describe.
+func describedRequest(r *http.Request) (*http.Request, canonical.Path, error) {
+	method, uri, host := single(r, headerForwardedMethod), single(r, headerForwardedURI), single(r, headerForwardedHost)
+	if method == "" || uri == "" || host == "" {
+		return nil, canonical.Path{}, problem.New(http.StatusBadRequest,
+			"The request needs X-Forwarded-Method, X-Forwarded-Uri and X-Forwarded-Host, each once.", nil)
+	}
+	raw, query, _ := strings.Cut(uri, "?")
+	path, err := canonical.ParsePath(raw)
+	if err != nil {
+		return nil, canonical.Path{}, problem.New(http.StatusBadRequest, sentence(err), err)
+	}
+	if _, err := canonical.Host(host); err != nil {
+		return nil, canonical.Path{}, problem.New(http.StatusBadRequest, sentence(err), err)
+	}
+	described := *r
+	described.Method, described.Host = method, host
+	described.URL = agree(&url.URL{Path: path.Match, RawQuery: query}, path)
+	return &described, path, nil
+}
+
+// single returns the value of a field that was sent exactly once, else nothing.
+func single(r *http.Request, name string) string {
+	if values := r.Header[name]; len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
