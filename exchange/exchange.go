@@ -28,6 +28,10 @@ type Exchange struct {
 	// PeerTrusted tells that Peer is a proxy whose forwarding headers are
 	// believed.
 	PeerTrusted bool
+	// Remote is the address of the caller: Peer, or, behind trusted proxies, the
+	// address that they say the request came from. It is the zero Addr where
+	// Peer is.
+	Remote netip.Addr
 	// Path is the canonical request path; everything that decides or forwards
 	// uses it and nothing else.
 	Path canonical.Path

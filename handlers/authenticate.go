@@ -19,7 +19,7 @@ type credentials struct {
 
 // authenticate reads the form of r and finds the client that sent it, by
 // client_secret_basic or client_secret_post. All failures of the credentials
-// themselves match clients.ErrUnauthenticated.
+// themselves match clients.ErrUnauthenticated, unless there were too many of them.
 func (h *OAuth) authenticate(r *http.Request) (*clients.Client, form, error) {
 	f, err := readForm(r)
 	if err != nil {
@@ -27,11 +27,11 @@ func (h *OAuth) authenticate(r *http.Request) (*clients.Client, form, error) {
 	}
 	shown, err := readCredentials(r.Header, f)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, h.refuse(r, shown.id, err)
 	}
 	client, err := h.Clients.Authenticate(shown.id, shown.secret, h.Now())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, h.refuse(r, shown.id, err)
 	}
 	exchange.From(r.Context()).Client = client.ID
 	return client, f, nil

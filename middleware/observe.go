@@ -48,6 +48,7 @@ func Observe(o Observation) func(http.Handler) http.Handler {
 			start := time.Now()
 			x := &exchange.Exchange{Peer: peer(r)}
 			x.PeerTrusted = isTrusted(o.TrustedProxies, x.Peer)
+			x.Remote = remote(r, o.TrustedProxies, x.Peer, x.PeerTrusted)
 			x.RequestID = requestID(r, x.PeerTrusted)
 			w.Header()["X-Request-Id"] = []string{x.RequestID}
 
@@ -130,6 +131,9 @@ func (o *Observation) line(r *http.Request, x *exchange.Exchange, end outcome, t
 		Float64("duration_ms", float64(took.Microseconds())/1000)
 	if x.Peer.IsValid() {
 		e.Str("remote", x.Peer.String())
+	}
+	if x.Remote != x.Peer {
+		e.Str("forwarded_for", x.Remote.String())
 	}
 	optional(e, "client", hide.clean(x.Client, maxLoggedTarget))
 	optional(e, "token_id", hide.clean(x.TokenID, maxLoggedTarget))

@@ -275,3 +275,23 @@ func TestRecoverBreaksOffWhatHasBegun(t *testing.T) {
 		}
 	}
 }
+
+// TestObserveRemote: the access line tells the peer and, if a trusted proxy names
+// another, the caller.
+func TestObserveRemote(t *testing.T) {
+	for _, trusted := range [][]netip.Prefix{nil, {netip.MustParsePrefix("192.0.2.0/24")}} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Forwarded-For", "198.51.100.7")
+		var caller netip.Addr
+		_, line, _ := observe(t, r, trusted, func(_ http.ResponseWriter, r *http.Request) {
+			caller = exchange.From(r.Context()).Remote
+		})
+		want, logged := "192.0.2.1", any(nil)
+		if trusted != nil {
+			want, logged = "198.51.100.7", "198.51.100.7"
+		}
+		if caller.String() != want || line["remote"] != "192.0.2.1" || line["forwarded_for"] != logged {
+			t.Errorf("with trusted proxies %v: Remote = %v, access line %v", trusted, caller, line)
+		}
+	}
+}

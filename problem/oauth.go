@@ -109,9 +109,15 @@ func OAuth(w http.ResponseWriter, r *http.Request, err error) {
 func describeOAuth(err error) *OAuthError {
 	var known *OAuthError
 	var tooLarge *http.MaxBytesError
+	detail, header, limited := tooMany(err)
 	switch {
 	case errors.As(err, &known):
 		return known
+	case limited:
+		return &OAuthError{
+			Status: http.StatusTooManyRequests, Code: "temporarily_unavailable",
+			Description: detail, Header: header, Err: err,
+		}
 	case errors.Is(err, clients.ErrUnauthenticated):
 		return invalidClient(err)
 	case errors.Is(err, clients.ErrInvalidScope):
@@ -132,7 +138,7 @@ func describeOAuth(err error) *OAuthError {
 		}
 	case errors.Is(err, context.Canceled): // before the store's error that it causes
 		return &OAuthError{Status: StatusClientClosedRequest, Code: "invalid_request", Err: err}
-	case errors.Is(err, tokens.ErrUnavailable):
+	case errors.Is(err, tokens.ErrUnavailable), errors.Is(err, clients.ErrUnavailable):
 		return temporarilyUnavailable(err)
 	case errors.As(err, &tooLarge):
 		return &OAuthError{

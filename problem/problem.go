@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"snowgate/clients"
 	"snowgate/exchange"
 	"snowgate/tokens"
 )
@@ -30,7 +31,17 @@ type Error struct {
 	Status int         // HTTP status code
 	Detail string      // one public sentence; empty if the status says it all
 	Header http.Header // further header fields of the answer; may be nil
+	Faults []Fault     // what is wrong, one by one, with a document that was sent; may be nil
 	Err    error       // private cause; may be nil
+}
+
+// Fault is one thing that is wrong with a JSON document that was sent. All of it
+// is public.
+type Fault struct {
+	// Pointer says where (RFC 6901); empty is the document as a whole.
+	Pointer string `json:"pointer"`
+	// Detail is one sentence. It never repeats what may be a secret.
+	Detail string `json:"detail"`
 }
 
 func (e *Error) Error() string {
@@ -81,11 +92,12 @@ func (f HandlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // body is the JSON of RFC 9457 §3.
 type body struct {
-	Type      string `json:"type"`
-	Title     string `json:"title"`
-	Status    int    `json:"status"`
-	Detail    string `json:"detail,omitempty"`
-	RequestID string `json:"request_id,omitempty"`
+	Type      string  `json:"type"`
+	Title     string  `json:"title"`
+	Status    int     `json:"status"`
+	Detail    string  `json:"detail,omitempty"`
+	Errors    []Fault `json:"errors,omitempty"` // as in the example of RFC 9457 §3
+	RequestID string  `json:"request_id,omitempty"`
 }
 
 // Write answers r with err as application/problem+json and leaves err as the
@@ -114,6 +126,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 		Title:     title(answer.Status),
 		Status:    answer.Status,
 		Detail:    answer.Detail,
+		Errors:    answer.Faults,
 		RequestID: x.RequestID,
 	})
 }
@@ -129,12 +142,15 @@ func title(status int) string {
 func describe(err error) *Error {
 	var known *Error
 	var tooLarge *http.MaxBytesError
+	detail, header, limited := tooMany(err)
 	switch {
 	case errors.As(err, &known):
 		return known
+	case limited:
+		return &Error{Status: http.StatusTooManyRequests, Detail: detail, Header: header, Err: err}
 	case errors.Is(err, context.Canceled): // before the store's error that it causes
 		return New(StatusClientClosedRequest, "", err)
-	case errors.Is(err, tokens.ErrUnavailable):
+	case errors.Is(err, tokens.ErrUnavailable), errors.Is(err, clients.ErrUnavailable):
 		return Unavailable("The gateway cannot decide at the moment; the credentials were not judged.", err)
 	case errors.As(err, &tooLarge):
 		return New(http.StatusRequestEntityTooLarge, "The request body is larger than is accepted here.", err)

@@ -1,0 +1,54 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+
+	"snowgate/clients"
+	"snowgate/exchange"
+	"snowgate/limit"
+	"snowgate/problem"
+)
+
+// failureLimiter limits failed authentications.
+type failureLimiter interface {
+	// Failed counts one and returns an error if there were too many. client is
+	// what the caller wrote, empty if nothing; it need not exist.
+	Failed(client string, remote netip.Addr) error
+}
+
+// rateLimiter limits the token requests of each client.
+type rateLimiter interface {
+	Allow(ctx context.Context, client string, rate limit.Rate) limit.Decision
+}
+
+// refuse returns err, why the caller of r was not authenticated, or, after too
+// many failures, the error that says so. It is called after the secret was
+// checked, and for failures only: whoever shows a correct secret never gets here,
+// whatever others do in its name. It knows no more than the caller does, so an
+// unknown client is answered like a wrong secret here too.
+func (h *OAuth) refuse(r *http.Request, id string, err error) error {
+	if h.Failures == nil || !errors.Is(err, clients.ErrUnauthenticated) {
+		return err
+	}
+	if limited := h.Failures.Failed(id, exchange.From(r.Context()).Remote); limited != nil {
+		return limited
+	}
+	return err
+}
+
+// spend counts one token request of client, tells it in the RateLimit fields of
+// the answer what is left, and returns an error if nothing was.
+func (h *OAuth) spend(w http.ResponseWriter, r *http.Request, client *clients.Client) error {
+	if h.Rates == nil || client.Rate.IsZero() {
+		return nil
+	}
+	decision := h.Rates.Allow(r.Context(), client.ID, client.Rate)
+	problem.SetRateLimit(w.Header(), decision)
+	if !decision.Allowed {
+		return &limit.ExceededError{Kind: limit.ClientRate, Decision: decision}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package redislimit
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/limit"
+)
+
+// Defaults of [Config].
+const (
+	DefaultPrefix   = "sg"
+	DefaultTimeout  = 250 * time.Millisecond
+	DefaultPatience = 25 * time.Millisecond
+	DefaultPause    = time.Second
+)
+
+// The reasons of [Config.Fallback].
+const (
+	ReasonSlow  = "slow"  // a request waited in vain; the others need not
+	ReasonError = "error" // a settlement failed
+)
+
+// Config is the configuration of [New].
+type Config struct {
+	// Redis is where the gateways meet.
+	Redis redis.Scripter
+	// Prefix starts every key: <prefix>:l:<client id>. Default: "sg".
+	Prefix string
+	// Timeout bounds a settlement. Default: 250 ms.
+	Timeout time.Duration
+	// Patience bounds how long a request waits for a settlement when the credit
+	// is used up. Default: 25 ms.
+	Patience time.Duration
+	// Pause is the time after a settlement that failed in which none is tried for
+	// that client. Default: 1 s.
+	Pause time.Duration
+	// Now is a clock with a monotonic reading. Default: [time.Now].
+	Now func() time.Time
+	// Observe is told of every decision; it may be nil.
+	Observe limit.Observer
+	// Fallback, if set, is told whenever this gateway is left to its own copy for
+	// one client, with one of the Reason constants. It is called by many
+	// goroutines at once and must not block.
+	Fallback func(reason string)
+}
+
+// Limiter applies the rates of clients. Use [New]. It is safe for concurrent use.
+type Limiter struct {
+	config Config
+	start  time.Time
+	seed   maphash.Seed
+	parts  [parts]part
+
+	work    context.Context //nolint:containedctx // settlements live as long as the limiter, not as a call
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// parts is the number of parts of the table of accounts that are locked on their
+// own.
+const parts = 16
+
+type part struct {
+	sync.Mutex
+	accounts map[string]*account
+	closed   bool
+}
+
+// New returns a limiter that has asked nothing yet.
+func New(c Config) *Limiter {
+	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Pause = cmp.Or(c.Pause, DefaultPause)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Fallback == nil {
+		c.Fallback = func(string) {}
+	}
+	if c.Observe == nil {
+		c.Observe = func(limit.Kind, bool) {}
+	}
+	l := &Limiter{config: c, start: c.Now(), seed: maphash.MakeSeed()}
+	l.work, l.stop = context.WithCancel(context.Background())
+	for i := range l.parts {
+		l.parts[i].accounts = make(map[string]*account)
+	}
+	return l
+}
+
+// Close breaks settlements off that are under way and waits for their end.
+// Afterwards the limiter goes by its own copies.
+func (l *Limiter) Close() {
+	for i := range l.parts {
+		l.parts[i].close()
+	}
+	l.stop()
+	l.running.Wait()
+}
+
+func (p *part) close() {
+	p.Lock()
+	defer p.Unlock()
+	p.closed = true
+}
+
+// Allow decides about one request of client, whose limit is rate, and counts it
+// if it is allowed. The zero Rate allows everything. It waits only when the
+// client's credit is used up, for Patience at most or until ctx ends, and does
+// not allocate unless it waits or starts a settlement. Memory is held for clients
+// that were seen within the last Per of their rate, so client must be one that
+// exists, not what a caller wrote.
+func (l *Limiter) Allow(ctx context.Context, client string, rate limit.Rate) limit.Decision {
+	if rate.IsZero() {
+		return limit.Decision{Allowed: true}
+	}
+	decision, settled := l.decide(client, rate, true)
+	if settled != nil {
+		decision = l.waitAndDecide(ctx, client, rate, settled)
+	}
+	l.config.Observe(limit.ClientRate, decision.Allowed)
+	return decision
+}
+
+// waitAndDecide decides as soon as there is credit again. It may take more than
+// one settlement, because others wait too.
+func (l *Limiter) waitAndDecide(ctx context.Context, client string, rate limit.Rate, settled <-chan struct{}) limit.Decision {
+	patience := time.NewTimer(l.config.Patience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			decision, _ := l.decide(client, rate, false)
+			return decision
+		case <-patience.C:
+			l.giveUp(client, rate)
+			decision, _ := l.decide(client, rate, false)
+			return decision
+		}
+		var decision limit.Decision
+		if decision, settled = l.decide(client, rate, true); settled == nil {
+			return decision
+		}
+	}
+}
+
+// decide decides by the copy of client's arrival time. If that would exceed the
+// credit and mayWait is set, it decides nothing and returns what to wait for.
+func (l *Limiter) decide(client string, rate limit.Rate, mayWait bool) (limit.Decision, <-chan struct{}) {
+	now := l.now()
+	p := l.part(client)
+	p.Lock()
+	defer p.Unlock()
+	a := p.account(client, rate, now)
+	arrival, decision := rate.Take(a.arrival, now)
+	if decision.Allowed {
+		if mayWait && a.mustWait(now) && l.startSettling(p, a, client) {
+			return limit.Decision{}, a.settled
+		}
+		a.use(arrival, now)
+	}
+	if a.due(now) {
+		l.startSettling(p, a, client)
+	}
+	return decision, nil
+}
+
+// giveUp notes that nobody needs to wait until a settlement has worked again.
+func (l *Limiter) giveUp(client string, rate limit.Rate) {
+	now := l.now()
+	p := l.part(client)
+	p.Lock()
+	a := p.account(client, rate, now)
+	first := !a.slow
+	a.slow = true
+	p.Unlock()
+	if first {
+		l.config.Fallback(ReasonSlow)
+	}
+}
+
+func (l *Limiter) now() time.Duration { return l.config.Now().Sub(l.start) }
+
+func (l *Limiter) part(client string) *part {
+	return &l.parts[maphash.String(l.seed, client)%parts]
+}

@@ -1,0 +1,64 @@
+package middleware
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// remote returns the address of the caller of r: the peer, or, if the peer is a
+// trusted proxy, the address that X-Forwarded-For names. Every proxy appends the
+// address that it was called from, so the header is read from the right, over
+// the addresses that are trusted proxies themselves, up to the first that is
+// not; whatever is left of it, anybody may have written. If all are trusted, the
+// request began at the leftmost. A proxy that appends something else than an
+// address is not one to go by: then it is the peer.
+func remote(r *http.Request, proxies []netip.Prefix, peer netip.Addr, trusted bool) netip.Addr {
+	if !trusted {
+		return peer
+	}
+	caller := peer
+	lines := r.Header["X-Forwarded-For"]
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest, more := lines[i], true; more; {
+			var entry string
+			rest, entry, more = cutLast(rest)
+			address, ok := parseForwarded(entry)
+			if !ok {
+				return peer
+			}
+			caller = address
+			if !isTrusted(proxies, caller) {
+				return caller
+			}
+		}
+	}
+	return caller
+}
+
+// cutLast splits a list at its last comma. more tells that there was one.
+func cutLast(list string) (rest, last string, more bool) {
+	i := strings.LastIndexByte(list, ',')
+	if i < 0 {
+		return "", list, false
+	}
+	return list[:i], list[i+1:], true
+}
+
+// parseForwarded reads one entry of X-Forwarded-For: an address, in brackets or
+// not, with a port or not. There is no standard for it; these are the forms that
+// proxies write.
+func parseForwarded(entry string) (netip.Addr, bool) {
+	entry = strings.Trim(entry, " \t")
+	if address, err := netip.ParseAddr(entry); err == nil {
+		return address.Unmap().WithZone(""), true
+	}
+	if pair, err := netip.ParseAddrPort(entry); err == nil {
+		return pair.Addr().Unmap().WithZone(""), true
+	}
+	if inner, ok := strings.CutPrefix(entry, "["); ok && strings.HasSuffix(inner, "]") {
+		address, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return address.Unmap().WithZone(""), err == nil && address.Is6()
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,71 @@
+package problem
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"snowgate/limit"
+	"snowgate/tokens"
+)
+
+// rateLimitName names the limit of a client's token requests in the RateLimit
+// fields.
+const rateLimitName = `"client"`
+
+// SetRateLimit tells a client how much of its rate is left, in the fields of
+// draft-ietf-httpapi-ratelimit-headers-11: RateLimit-Policy is the rate itself
+// (q requests in w seconds), RateLimit is what remains (r requests) and when that
+// is the whole of it again (t seconds), or, after a refusal, when there is
+// something again: the draft wants it to agree with Retry-After. A decision
+// without a rate sets nothing.
+func SetRateLimit(header http.Header, d limit.Decision) {
+	if d.Rate.IsZero() {
+		return
+	}
+	until := seconds(d.Reset)
+	if !d.Allowed {
+		until = retrySeconds(d.RetryAfter)
+	}
+	header.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d;w=%d", rateLimitName, d.Rate.Count, seconds(d.Rate.Per)))
+	header.Set("RateLimit", fmt.Sprintf("%s;r=%d;t=%d", rateLimitName, d.Remaining, until))
+}
+
+// tooMany tells whether err says that a limit was exceeded, and then what the
+// caller is told: the same for every caller, whether its client exists or not.
+func tooMany(err error) (detail string, header http.Header, ok bool) {
+	var exceeded *limit.ExceededError
+	var unknown *tokens.LimitedError
+	var wait time.Duration
+	switch {
+	case errors.As(err, &exceeded):
+		detail, wait = tooManyDetail(exceeded.Kind), exceeded.Decision.RetryAfter
+	case errors.As(err, &unknown):
+		detail, wait = tooManyDetail(limit.UnknownToken), unknown.RetryAfter
+	default:
+		return "", nil, false
+	}
+	return detail, http.Header{"Retry-After": {strconv.FormatInt(retrySeconds(wait), 10)}}, true
+}
+
+func tooManyDetail(kind limit.Kind) string {
+	switch kind {
+	case limit.ClientRate:
+		return "The client has asked for more tokens than its rate allows."
+	case limit.FailedClient, limit.FailedAddress:
+		return "Too many authentications have failed."
+	case limit.UnknownToken:
+		return "Too many unknown access tokens came from this address; this one was not judged."
+	default:
+		return "Too many requests."
+	}
+}
+
+// retrySeconds is the value of Retry-After (RFC 9110 §10.2.3): never so early
+// that the wait would be in vain.
+func retrySeconds(wait time.Duration) int64 { return max(seconds(wait), RetryAfter) }
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
