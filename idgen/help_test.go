@@ -97,6 +97,7 @@ type memorySource struct {
 	released atomic.Int64
 
 	acquireErr, extendErr atomic.Pointer[error]
+	latest                func() int64 // highest id time that ceilings follow; nil: any
 }
 
 func newMemorySource(w Worker) *memorySource {
@@ -128,6 +129,9 @@ func (l *memoryLease) Ceiling() int64 { return l.ceiling }
 func (l *memoryLease) Extend(_ context.Context, now int64) (int64, error) {
 	if err := l.source.extendErr.Load(); err != nil {
 		return l.ceiling, *err
+	}
+	if l.source.latest != nil {
+		now = min(now, l.source.latest())
 	}
 	l.source.ceiling = max(l.source.ceiling, now+l.source.lead)
 	l.ceiling = l.source.ceiling

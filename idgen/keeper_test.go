@@ -111,6 +111,53 @@ func TestForwardStepIsFollowed(t *testing.T) {
 	})
 }
 
+// A registry with a clock of its own lets no ceiling follow such a jump. Nothing
+// is issued while it lasts; after it, ids are issued at once and at true times.
+func TestForwardStepThatTheCeilingDoesNotFollow(t *testing.T) {
+	for _, perMS := range []int{1, 600, 5000} {
+		bubble(t, func(t *testing.T, g *Generator, m *memorySource, c *stepClock) {
+			s := g.Scheme()
+			m.latest = func() int64 { return s.Since(time.Now()) }
+			issue := func(until func(ID, error) bool) {
+				for {
+					for range perMS {
+						if id, err := g.Next(); until(id, err) {
+							return
+						}
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}
+			enough := 0
+			right := func(id ID, err error) bool {
+				if off := time.Until(s.Time(id)); err != nil || off.Abs() > 15*time.Millisecond {
+					t.Fatalf("%d per ms: %v, stamp %v ahead", perMS, err, off)
+				}
+				enough++
+				return enough%(10*perMS) == 0
+			}
+			issue(right)
+			for _, by := range []time.Duration{time.Hour, 24 * time.Hour} {
+				c.step(by)
+				issue(func(_ ID, err error) bool {
+					if err != nil && !errors.Is(err, ErrCeiling) {
+						t.Fatal(err)
+					}
+					return err != nil
+				})
+				time.Sleep(20 * time.Second)
+				for range 2 * perMS {
+					if id, err := g.Next(); !errors.Is(err, ErrCeiling) {
+						t.Fatalf("%d per ms: Next() = %v, %v, want ErrCeiling", perMS, s.Time(id), err)
+					}
+				}
+				c.step(-by)
+				issue(right)
+			}
+		})
+	}
+}
+
 func TestLostLeaseIsAcquiredAnew(t *testing.T) {
 	var reported []error
 	report := WithReport(func(err error) { reported = append(reported, err) })

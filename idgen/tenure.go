@@ -163,8 +163,14 @@ func (e *tenure) place(now, n int64, w window) (first, got, wait int64, err erro
 }
 
 // publish opens the tickets up to now to callers that do not read the clock,
-// and drops those too old to be issued.
+// and drops those too old to be issued. A clock above the ceiling may have jumped
+// there, and may come back: then nothing is open, and nothing is dropped.
 func (e *tenure) publish(now int64, w window) {
+	ceiling := e.ceiling.Load()
+	if e.oldest(now, w) > ceiling {
+		e.limit.Store(0)
+		return
+	}
 	oldest := min(e.oldest(now, w), e.maxTime) << e.seqBits
 	for word := e.word.Load(); word < oldest; word = e.word.Load() {
 		if e.word.CompareAndSwap(word, oldest) {
@@ -172,7 +178,7 @@ func (e *tenure) publish(now int64, w window) {
 		}
 	}
 	if e.err == nil && e.slots == nil {
-		e.limit.Store(e.until(min(now+w.ahead, e.ceiling.Load())))
+		e.limit.Store(e.until(min(now+w.ahead, ceiling)))
 	}
 }
 

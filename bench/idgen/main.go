@@ -60,7 +60,7 @@ func measure(g generator, goroutines, runs int, length time.Duration) {
 // processors kept busy. The first 100 ms are not counted: they use up what the
 // generator has in reserve.
 func saturate(g generator, goroutines int, length time.Duration) (rate, cores float64) {
-	next, stop := g.start()
+	draw, stop := g.start()
 	defer stop()
 	const stride = 16 // a store in memory costs as much as an id
 	var done atomic.Bool
@@ -73,9 +73,7 @@ func saturate(g generator, goroutines int, length time.Duration) (rate, cores fl
 		wg.Go(func() {
 			for n := int64(0); !done.Load(); n += stride {
 				counts[i].n.Store(n)
-				for range stride {
-					next()
-				}
+				draw(stride)
 			}
 		})
 	}
@@ -104,7 +102,7 @@ func processorTime() time.Duration {
 // stamps prints how far the stamps of saturated snowgate ids are off the clock.
 func stamps(length time.Duration) {
 	g := newSnowgate(idgen.LayoutDefault)
-	defer g.Close(context.Background())
+	defer func() { must(g.Close(context.Background())) }()
 	var offsets []time.Duration
 	for began := time.Now(); time.Since(began) < length; {
 		for range 499 {

@@ -22,11 +22,16 @@
  * What is left out. A holder may return to its record after a loss of data if its
  * lease has not ended, because until then the number is given to nobody else. Two
  * things break this, and both then need Redis to go back to the old record: a
- * take-over at the same address (LIMIT_SAME_ADDRESS), and an earlier loss of data,
- * with which the lease was forgotten (LIMIT_TWO_LOSSES). In these cases, and only
- * in these, the record that comes back is no holder's any more (see disown); with
- * the named limit compiled in it is, and the model fails. docs/uniqueness.md has
- * them under "What is not promised".
+ * take-over at the same address (LIMIT_SAME_ADDRESS), and an earlier loss of data
+ * in which the lease was lost. In these cases, and only in these, the record that
+ * comes back is no holder's any more (see disown); with the limit compiled in it
+ * is, and the model fails. docs/uniqueness.md has them under "What is not
+ * promised".
+ *
+ * With LEASES, leases are what they are in Redis, and nothing is left out: nobody
+ * takes a number whose lease has not ended. Then the model fails if leases may get
+ * lost, and holds if losses of data leave them (WHOLE); not so if each new term
+ * drops them (FORGET_LEASES).
  */
 
 #ifndef N
@@ -67,18 +72,15 @@ byte low, high = 0;  /* floor and ceiling */
 /* An earlier record, to which Redis may go back, if it is of a living holder. */
 byte keptNonce = NOBODY; /* there is none */
 byte keptHigh;
-#if defined LIMIT_SAME_ADDRESS || defined LIMIT_TWO_LOSSES
-bool forgot = false;     /* data was lost since */
-#define FORGOT(now) forgot = now
+
+#ifdef LEASES
+byte until = 0;          /* when the lease ends, on the clock of Redis */
+byte keptUntil;
+#define LEASE(end) until = end
+#define KEEP(end) keptUntil = end
 #else
-#define FORGOT(now) skip
-#endif
-#ifdef LIMIT_SAME_ADDRESS
-#define EXCLUDED forgot
-#elif defined LIMIT_TWO_LOSSES
-#define EXCLUDED !forgot
-#else
-#define EXCLUDED true
+#define LEASE(end) skip
+#define KEEP(end) skip
 #endif
 
 /* A request of a crashed process that Redis has not executed yet. */
@@ -94,6 +96,9 @@ inline open() {                       /* open and begin, registry.lua */
   :: known -> skip
   :: else ->
      known = true; held = false;
+#ifdef FORGET_LEASES
+     LEASE(0);
+#endif
 #ifdef NO_QUARANTINE
      base = 0
 #elif defined NO_SKEW
@@ -119,6 +124,9 @@ inline acquire(who) {                 /* acquire.lua */
   open();
   if
   :: R < base -> skip                 /* quarantine */
+#ifdef LEASES
+  :: R >= base && R < until && !(held && nonce == who) -> skip /* somebody's */
+#endif
   :: else ->
      if
      :: held && nonce == who -> skip  /* repeated after a lost reply */
@@ -132,6 +140,7 @@ inline acquire(who) {                 /* acquire.lua */
      fi;
      held = true; nonce = who;
      disown(who);
+     LEASE(R + TTL);
      raise()
   fi
 }
@@ -140,14 +149,18 @@ inline acquire(who) {                 /* acquire.lua */
    no earlier than SKEW before that: a ceiling may come from another clock. */
 #define ENDS(ceiling) ((ceiling) - LEAD + TTL)
 
-inline discard() { keptNonce = NOBODY; keptHigh = 0 }
+inline discard() { keptNonce = NOBODY; keptHigh = 0; KEEP(0) }
 
 /* The number goes to somebody else before the lease of the kept record ends. */
 inline disown(who) {
+#if defined LEASES || defined LIMIT_SAME_ADDRESS
+  skip
+#else
   if
-  :: keptNonce != who && R + SKEW < ENDS(keptHigh) && EXCLUDED -> discard()
+  :: keptNonce != who && R + SKEW < ENDS(keptHigh) -> discard()
   :: else -> skip
   fi
+#endif
 }
 
 inline extend(who, floor, ceiling, ok) { /* extend.lua */
@@ -192,7 +205,7 @@ inline extend(who, floor, ceiling, ok) { /* extend.lua */
         disown(who)
      fi
   fi;
-  if :: ok -> raise() :: else -> skip fi
+  if :: ok -> LEASE(R + TTL); raise() :: else -> skip fi
 }
 
 /* A nonce that nobody has any more, except for requests under way. */
@@ -252,7 +265,7 @@ proctype Gateway(byte me) {
        open();
        if
        :: held && nonce == me ->
-          held = false; nonce = NOBODY;
+          held = false; nonce = NOBODY; LEASE(R);
           if :: mark < high -> high = mark :: else -> skip fi;
           if :: high < low - 1 -> high = low - 1 :: else -> skip fi
        :: else -> skip
@@ -292,17 +305,17 @@ proctype World() {
   do
   :: atomic { now < END -> now++ }
   :: atomic { faults < FAULTS && keptNonce == NOBODY && nonce != NOBODY && nonce != DEAD ->
-       FORGOT(false);
-       keptNonce = nonce; keptHigh = high }
+       keptNonce = nonce; keptHigh = high; KEEP(until) }
   :: atomic { faults < FAULTS ->
        faults++;
        known = false; held = false; low = 0;
-       FORGOT(true);
        if
        :: true -> skip
-       :: nonce = NOBODY
-       :: nonce = NOBODY; high = 0
-       :: keptNonce != NOBODY -> nonce = keptNonce; high = keptHigh
+#ifndef WHOLE
+       :: nonce = NOBODY; LEASE(0)
+       :: nonce = NOBODY; high = 0; LEASE(0)
+#endif
+       :: keptNonce != NOBODY -> nonce = keptNonce; high = keptHigh; LEASE(keptUntil)
        fi;
        if :: faults == FAULTS -> discard() :: else -> skip fi;
        if :: ahead = 0 :: ahead = SKEW fi }

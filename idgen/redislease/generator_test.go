@@ -40,7 +40,12 @@ func ExampleNew() {
 // generator starts a generator the way a gateway does.
 func generator(t *testing.T, s store, src *Source) *idgen.Generator {
 	t.Helper()
-	clock := NewClock(s.rdb, "")
+	return generatorOn(t, s.rdb, src)
+}
+
+func generatorOn(t *testing.T, rdb redis.Scripter, src *Source) *idgen.Generator {
+	t.Helper()
+	clock := NewClock(rdb, src.options.Prefix)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); clock.Run(ctx) }()

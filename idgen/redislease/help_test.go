@@ -99,15 +99,21 @@ func source(t testing.TB, rdb redis.Scripter, c Choice, o Options) *Source {
 // settle begins a registry and gets its quarantine over with, a short one.
 func settle(t testing.TB, s store, sc idgen.Scheme) {
 	t.Helper()
-	o := Options{Address: "settle", Lead: 2 * time.Millisecond, Skew: time.Millisecond}
-	l := acquire(t, source(t, s.rdb, Any(), o), sc)
+	settleOn(t, s.rdb, sc, "sg")
+}
+
+func settleOn(t testing.TB, rdb redis.UniversalClient, sc idgen.Scheme, prefix string) {
+	t.Helper()
+	o := Options{Prefix: prefix, Address: "settle", Lead: 2 * time.Millisecond, Skew: time.Millisecond}
+	l := acquire(t, source(t, rdb, Any(), o), sc)
 	if err := l.Release(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.rdb.Del(t.Context(), "{sg}:wl", "{sg}:wa", "{sg}:wr").Err(); err != nil {
+	tag := "{" + prefix + "}:"
+	if err := rdb.Del(t.Context(), tag+"wl", tag+"wa", tag+"wr").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.rdb.HDel(t.Context(), "{sg}:w", "0", "next:0").Err(); err != nil {
+	if err := rdb.HDel(t.Context(), tag+"w", "0", "next:0").Err(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,14 +43,30 @@ type job struct {
 	Only               int64 // worker number; -1: any
 	Lead, Skew, TTL    time.Duration
 	Heartbeat          time.Duration
-	Batch              int           // ids per Fill
-	Behind             time.Duration // its clock, a wall clock; 0: it follows Redis
+	Batch              int             // ids per Fill
+	Own                bool            // it goes by a clock of its own, instead of following Redis
+	Behind             time.Duration   // how much that is wrong at first; a negative one is ahead
+	Steps              []time.Duration // by how much each SIGUSR1 sets it forward, or back if negative
+	StateFile          string          // where the ceiling is kept, instead of in Redis
 }
 
-// shifted is a wall clock that is wrong.
-type shifted time.Duration
+// wrong is a wall clock that is so many nanoseconds ahead.
+type wrong struct{ ahead atomic.Int64 }
 
-func (s shifted) Now() (int64, error) { return time.Now().Add(time.Duration(s)).UnixMilli(), nil }
+func (w *wrong) Now() (int64, error) {
+	return time.Now().Add(time.Duration(w.ahead.Load())).UnixMilli(), nil
+}
+
+// step sets the clock at every signal, and says so.
+func (w *wrong) step(steps []time.Duration) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	for _, by := range steps {
+		<-signals
+		w.ahead.Add(int64(by))
+		fmt.Println("stepped:", by)
+	}
+}
 
 func beHolder(text string) int {
 	go func() { // the test that started us is gone when its end of the pipe is closed
@@ -71,14 +88,7 @@ func beHolder(text string) int {
 }
 
 func (j job) run(ctx context.Context) error {
-	o, err := redis.ParseURL(j.URL)
-	if err != nil {
-		return err
-	}
-	o.ContextTimeoutEnabled = true
-	rdb := redis.NewClient(o)
-	defer rdb.Close()
-	g, err := j.generator(ctx, rdb)
+	g, err := j.generator(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +101,39 @@ func (j job) run(ctx context.Context) error {
 	return j.issue(ctx, g, file)
 }
 
-func (j job) generator(ctx context.Context, rdb *redis.Client) (*idgen.Generator, error) {
+func (j job) generator(ctx context.Context) (*idgen.Generator, error) {
+	sc, err := idgen.NewScheme(idgen.LayoutA, epoch)
+	if err != nil {
+		return nil, err
+	}
+	report := idgen.WithReport(func(err error) { fmt.Println("report:", err) })
+	own := new(wrong)
+	own.ahead.Store(-int64(j.Behind))
+	go own.step(j.Steps)
+	if j.StateFile != "" {
+		src := idgen.HighWater(j.StateFile, idgen.Fixed(idgen.Worker{Number: j.Only}))
+		return idgen.New(ctx, sc, src, idgen.WithClock(own), report)
+	}
+	src, reference, err := j.onRedis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	clock := idgen.Clock(reference)
+	if j.Own {
+		clock = own
+	}
+	return idgen.New(ctx, sc, src, idgen.WithClock(clock), idgen.WithHeartbeat(j.Heartbeat), report)
+}
+
+// onRedis returns a source and a clock on Redis, which run until the process
+// ends.
+func (j job) onRedis(ctx context.Context) (*Source, *Clock, error) {
+	o, err := redis.ParseURL(j.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.ContextTimeoutEnabled = true
+	rdb := redis.NewClient(o)
 	choice := Any()
 	if j.Only >= 0 {
 		choice = Only(idgen.Worker{Number: j.Only})
@@ -101,23 +143,14 @@ func (j job) generator(ctx context.Context, rdb *redis.Client) (*idgen.Generator
 		OnEvent: func(e Event) { fmt.Println("event:", e.Kind, e.Text) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	sc, err := idgen.NewScheme(idgen.LayoutA, epoch)
-	if err != nil {
-		return nil, err
+	clock := NewClock(rdb, "")
+	if err := clock.Sync(ctx); err != nil {
+		return nil, nil, err
 	}
-	var clock idgen.Clock = shifted(-j.Behind)
-	if j.Behind == 0 {
-		c := NewClock(rdb, "")
-		if err := c.Sync(ctx); err != nil {
-			return nil, err
-		}
-		go c.Run(ctx)
-		clock = c
-	}
-	return idgen.New(ctx, sc, src, idgen.WithClock(clock), idgen.WithHeartbeat(j.Heartbeat),
-		idgen.WithReport(func(err error) { fmt.Println("report:", err) }))
+	go clock.Run(ctx)
+	return src, clock, nil
 }
 
 // issue issues a batch every two milliseconds. Every id is in the file before

@@ -145,7 +145,7 @@ func TestProcessKilledAndReplacedByOneWhoseClockIsBehind(t *testing.T) {
 	old.end(syscall.SIGKILL)
 	ceiling := ceilingOf(t, s, sc, 0)
 	j := holderJob(s, "a:1", -1)
-	j.Behind = 2 * time.Second
+	j.Own, j.Behind = true, 2*time.Second
 	successor := startHolder(t, j)
 	successor.awaitMore(enough)
 	successor.end(syscall.SIGTERM)

@@ -51,8 +51,8 @@ local function grant(n, note)
   return { 'granted', n, rec.floor, rec.ceiling, now, 0, note }
 end
 
--- never_used returns the lowest number that nobody had in this term. The search
--- goes on where it ended the last time.
+-- never_used returns the lowest number without a lease, not even one that has
+-- ended. In each term the search goes on where it ended the last time.
 local function never_used()
   local field = 'next:' .. text(first)
   local term, n = string.match(redis.call('HGET', RECORDS, field) or '', '^(%d+) (%d+)$')
@@ -105,8 +105,10 @@ end
 local before = tonumber(redis.call('HGET', ADDRESSES, address) or -1)
 if before >= 0 and allowed(before) then
   local rec = read(r, before)
-  local same = rec and rec.held and not free(before) and rec.address == address
-  if same and (takeover or rec.nonce == nonce) then return grant(before, '') end
+  local same = rec and not free(before) and rec.address == address
+  -- Of an earlier term it may be our own, lost in a rollback.
+  local ours = same and (rec.nonce == nonce or not rec.held)
+  if ours or (same and takeover) then return grant(before, '') end
 end
 local note = ''
 if wanted >= 0 then

@@ -31,10 +31,11 @@ elseif rec and (rec.nonce == nonce or rec.nonce == successor)
     and now + 2 * math.max(skew, 0) < rec.ceiling - lead + ttl then
   -- A new term, but Redis still has the last thing this holder wrote, and the
   -- lease that was written with it has not ended: nobody at another address was
-  -- given the number since, unless in a term between that is forgotten, too. The
-  -- skew counts twice: for the clock that the ceiling was taken from, and for
-  -- that of the node that may have given the number away. Of a nonce that was
-  -- sent twice Redis may be back at the first time, so our own ceiling counts.
+  -- given the number since, unless the lease was lost in a term between, and that
+  -- is forgotten, too. The skew counts twice: for the clock that the ceiling was
+  -- taken from, and for that of the node that may have given the number away. Of a
+  -- nonce that was sent twice Redis may be back at the first time, so our own
+  -- ceiling counts.
   rec.ceiling = math.max(rec.ceiling, ceiling)
   status = 'reclaimed'
 else

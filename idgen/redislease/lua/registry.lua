@@ -12,7 +12,7 @@
 -- uniqueness rests on: timestamps up to it may be on ids. "meta" and all
 -- ceilings are fields of one hash, so they get lost together or not at all; the
 -- other three keys only say who is to get which number. They may vanish; only
--- together with a rollback of the hash that matters (see extend.lua).
+-- together with a later rollback of the hash that matters (see extend.lua).
 --
 -- Timestamps are Unix milliseconds: far below 2^53, above which Lua would round.
 
@@ -38,12 +38,13 @@ end
 -- begin starts a term. Whatever was granted before it ends at or below base:
 -- nobody ever got a ceiling more than lead ahead, and no two Redis nodes differ
 -- by more than skew. Records of earlier terms keep their ceiling and are void
--- otherwise.
+-- otherwise. What is left of the leases still counts: until a holder's lease ends
+-- its number is given to nobody at another address, so that it may return to it,
+-- even if Redis goes back once more (see extend.lua).
 local function begin(r, replid, lead, skew)
   r.term, r.replid = now, replid
   r.base = now + lead + skew
   if skew < 0 then r.base = 0 end
-  redis.call('DEL', LEASES)
   redis.call('HSET', RECORDS, 'meta',
     text(r.term) .. ' ' .. text(r.base) .. ' ' .. replid .. ' ' .. r.scheme)
 end

@@ -8,13 +8,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,11 +33,17 @@ type Server struct {
 	program  []string // what to run
 	dir      string
 	port     string
+	bus      string // port for the other nodes of a cluster
 	password string
 	auth     bool
 	process  *exec.Cmd
 	output   *bytes.Buffer
 	frozen   bool
+	ended    bool // by Stop or Kill
+
+	environment []string      // what the process gets besides ours
+	clock       string        // the file that sets its clock
+	stepped     time.Duration // what that says
 }
 
 // Start starts a server on a random port of 127.0.0.1, with a password, no
@@ -61,6 +70,14 @@ func StartReplica(t testing.TB, primary *Server) *Server {
 
 func start(t testing.TB, password string, arguments ...string) *Server {
 	t.Helper()
+	s := configure(t, password, arguments...)
+	s.launch()
+	return s
+}
+
+// configure returns a server that is not started yet.
+func configure(t testing.TB, password string, arguments ...string) *Server {
+	t.Helper()
 	program := Find(t)
 	s := &Server{t: t, dir: t.TempDir(), password: password, auth: true}
 	s.port = freePort(t)
@@ -69,7 +86,10 @@ func start(t testing.TB, password string, arguments ...string) *Server {
 		"--requirepass", s.password, "--masterauth", s.password,
 		"--unixsocket", s.socket(), "--daemonize", "no", "--repl-diskless-sync-delay", "0",
 	}, arguments...)
-	s.launch()
+	if slices.Contains(arguments, "--cluster-enabled") {
+		s.bus = freePort(t) // or it would be 10000 above the other, free or not
+		s.program = append(s.program, "--cluster-port", s.bus)
+	}
 	return s
 }
 
@@ -96,28 +116,47 @@ func StartSentinel(t testing.TB, name string, master *Server) *Server {
 // fails if SNOWGATE_TEST_REQUIRE=1.
 func Find(t testing.TB) string {
 	t.Helper()
-	program, err := exec.LookPath("redis-server")
+	return lookUp(t, "redis-server", "Debian: apt-get install redis-server")
+}
+
+// lookUp returns the path of a program.
+func lookUp(t testing.TB, name, hint string) string {
+	t.Helper()
+	program, err := exec.LookPath(name)
 	if err == nil {
 		return program
 	}
-	const hint = "redis-server is not in PATH (Debian: apt-get install redis-server)"
 	if os.Getenv("SNOWGATE_TEST_REQUIRE") == "1" {
-		t.Fatalf("%s, and SNOWGATE_TEST_REQUIRE=1", hint)
+		t.Fatalf("%s is not in PATH (%s), and SNOWGATE_TEST_REQUIRE=1", name, hint)
 	}
-	t.Skipf("SKIPPED, NOT TESTED: %s", hint)
+	t.Skipf("SKIPPED, NOT TESTED: %s is not in PATH (%s)", name, hint)
 	return ""
 }
 
-// freePort returns a port that was free a moment ago.
+// Ports that servers get. They are below those that Linux gives to outgoing
+// connections, so that no connection takes the port of a server that is about to
+// start again.
+const firstPort, lastPort = 12_000, 32_000
+
+// given has the ports that tests of this process have got already.
+var given sync.Map
+
+// freePort returns a port that was free a moment ago, and that no other test of
+// this process gets.
 func freePort(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range lastPort - firstPort {
+		port := strconv.Itoa(firstPort + mathrand.IntN(lastPort-firstPort))
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			_ = listener.Close()
+			return port
+		}
 	}
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
 
 // Addr returns host:port.
@@ -159,9 +198,10 @@ func (s *Server) launch() {
 // Kill.
 func (s *Server) LaunchOnly() {
 	s.t.Helper()
-	s.output = new(bytes.Buffer)
+	s.output, s.ended = new(bytes.Buffer), false
 	s.process = exec.Command(s.program[0], s.program[1:]...)
 	s.process.Stdout, s.process.Stderr = s.output, s.output
+	s.process.Env = append(os.Environ(), s.environment...)
 	if err := s.process.Start(); err != nil {
 		s.t.Fatalf("cannot start redis-server: %v", err)
 	}
@@ -231,7 +271,11 @@ func (s *Server) end(signal syscall.Signal) {
 	s.Resume()
 	s.signal(signal)
 	_ = s.process.Wait() // the exit status is that of the signal
+	s.ended = true
 }
+
+// Running says whether the server was started, and not stopped or killed since.
+func (s *Server) Running() bool { return s.process != nil && !s.ended }
 
 // Restart starts the process again, after Stop or Kill, on the same address and
 // without any data unless persistence was asked for, and waits until it answers.

@@ -1,0 +1,83 @@
+package redislease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"snowgate/idgen"
+)
+
+// newTerm has a Redis begin a new term with all its data, at the given time, and
+// gets the quarantine over with. It returns the time after that.
+func newTerm(t *testing.T, s store, sc idgen.Scheme, at time.Time) time.Time {
+	t.Helper()
+	s.mini.SetTime(at)
+	s.mini.HDel("{sg}:w", "meta")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	o := quick("prober")
+	_, err := source(t, s.rdb, Any(), o).Acquire(ctx, sc, sc.Since(at))
+	wantErr(t, err, ErrQuarantine)
+	at = at.Add(o.Lead + o.Skew + time.Millisecond)
+	s.mini.SetTime(at)
+	return at
+}
+
+// inTerm is a store whose number 0 is leased at address a for a minute, and that
+// has begun a new term since.
+func inTerm(t *testing.T) (s store, l *lease, at, ends time.Time) {
+	t.Helper()
+	s = miniStore(t)
+	sc := scheme(t, layoutA)
+	settle(t, s, sc)
+	start := time.Now().Truncate(time.Millisecond)
+	s.mini.SetTime(start)
+	l = acquire(t, source(t, s.rdb, Any(), quick("a")), sc).(*lease)
+	return s, l, newTerm(t, s, sc, start.Add(5*time.Second)), start.Add(time.Minute)
+}
+
+// A lease outlives the loss of data that leaves it: the holder may be silent and
+// come back, and Redis may go back to the holder's record once more. So the
+// number is nobody else's until the lease has ended.
+func TestLeaseOutlivesATerm(t *testing.T) {
+	s, l, at, _ := inTerm(t)
+	only := Only(l.Worker())
+	_, err := source(t, s.rdb, only, quick("b")).Acquire(t.Context(), l.scheme, l.scheme.Since(at))
+	wantErr(t, err, ErrTaken)
+	other, err := source(t, s.rdb, Any(), quick("b")).Acquire(t.Context(), l.scheme, l.scheme.Since(at))
+	if err != nil || other.Worker() == l.Worker() {
+		t.Errorf("a newcomer got %v, %v", other, err)
+	}
+	if _, err := l.Extend(t.Context(), l.scheme.Since(at)); err != nil {
+		t.Errorf("the holder did not get its number back: %v", err)
+	}
+
+	s, l, _, ends := inTerm(t)
+	s.mini.SetTime(ends.Add(time.Millisecond))
+	next, err := source(t, s.rdb, only, quick("b")).Acquire(t.Context(), l.scheme, l.scheme.Since(ends))
+	if err != nil || next.Floor() <= l.Ceiling() {
+		t.Errorf("after the end of the lease: %v, %v", next, err)
+	}
+}
+
+// Who asks at the address that the lease was given to need not wait for its end:
+// neither a gateway that was started again, nor the holder itself, whose last
+// nonces were lost.
+func TestSameAddressInANewTerm(t *testing.T) {
+	for _, started := range []bool{false, true} {
+		s, l, at, _ := inTerm(t)
+		src := source(t, s.rdb, Only(l.Worker()), quick("a"))
+		src.started = started
+		next, err := src.Acquire(t.Context(), l.scheme, l.scheme.Since(at))
+		if err != nil {
+			t.Fatalf("started before: %t: %v", started, err)
+		}
+		if base := l.scheme.Since(at) - 1; next.Floor() <= base {
+			t.Errorf("floor %d, not above the base of the term, %d", next.Floor(), base)
+		}
+		if _, err := l.Extend(t.Context(), l.scheme.Since(at)); err == nil {
+			t.Error("the earlier holder could extend beside its successor")
+		}
+	}
+}

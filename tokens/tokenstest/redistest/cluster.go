@@ -1,0 +1,193 @@
+package redistest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// slots is how many slots the keys of a Redis Cluster are spread over.
+const slots = 16384
+
+// Cluster is a Redis Cluster of primaries without replicas. Its methods fail the
+// test on any error, and are for one goroutine at a time, with its nodes'.
+type Cluster struct {
+	Nodes []*Server
+
+	t     testing.TB
+	ids   []string   // of Nodes
+	owner [slots]int // index in Nodes
+}
+
+// StartCluster starts a cluster of that many nodes on random ports of 127.0.0.1,
+// all under one password, with the slots shared out evenly and in order. It
+// takes a little over two seconds: so long no node of a new cluster takes
+// commands. It ends with the test.
+//
+// A node counts as failed after a second, and the others go on serving their
+// slots if they are more than half of all nodes. The further arguments are given
+// to each node, and prevail, for instance "--cluster-require-full-coverage", "yes".
+//
+// Without redis-server in PATH the test is skipped, as by Start.
+func StartCluster(t testing.TB, nodes int, arguments ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	password := rand.Text()
+	for range nodes {
+		s := configure(t, password, append([]string{
+			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+			"--cluster-require-full-coverage", "no", "--appendonly", "no",
+		}, arguments...)...)
+		s.LaunchOnly()
+		c.Nodes = append(c.Nodes, s)
+	}
+	for i, s := range c.Nodes {
+		s.WaitReady()
+		c.ids = append(c.ids, s.Do("CLUSTER", "MYID"))
+		s.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // or they argue about it
+		c.give(i, i*slots/nodes, (i+1)*slots/nodes-1)
+		if i > 0 {
+			_, port, _ := net.SplitHostPort(s.Addr())
+			c.Nodes[0].Do("CLUSTER", "MEET", "127.0.0.1", port, s.bus)
+		}
+	}
+	c.WaitReady()
+	return c
+}
+
+func (c *Cluster) give(node, first, last int) {
+	c.t.Helper()
+	c.Nodes[node].Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
+	for slot := first; slot <= last; slot++ {
+		c.owner[slot] = node
+	}
+}
+
+// WaitReady returns when every node takes commands and knows the owners of all
+// slots.
+func (c *Cluster) WaitReady() {
+	c.t.Helper()
+	for _, s := range c.Nodes {
+		s.Eventually("see a whole cluster", func() bool {
+			info, err := s.TryDo("CLUSTER", "INFO")
+			return err == nil && strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", slots)) &&
+				strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes)))
+		})
+	}
+}
+
+// URL returns redis+cluster://:password@host:port?addr=host:port… with all nodes.
+func (c *Cluster) URL() string {
+	first := c.Nodes[0]
+	others := url.Values{}
+	for _, s := range c.Nodes[1:] {
+		others.Add("addr", s.Addr())
+	}
+	return (&url.URL{
+		Scheme: "redis+cluster", User: url.UserPassword("", first.password), Host: first.Addr(), RawQuery: others.Encode(),
+	}).String()
+}
+
+// Addrs returns host:port of every node.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, s := range c.Nodes {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Password returns the password of every node.
+func (c *Cluster) Password() string { return c.Nodes[0].password }
+
+// Owner returns the node that holds key.
+func (c *Cluster) Owner(key string) *Server { return c.Nodes[c.owner[Slot(key)]] }
+
+// Other returns a node that is not s.
+func (c *Cluster) Other(s *Server) *Server {
+	for _, other := range c.Nodes {
+		if other != s {
+			return other
+		}
+	}
+	c.t.Fatal("the cluster has no other node")
+	return nil
+}
+
+// Move makes node to the owner of key and of all others in its slot, while the
+// cluster runs, as redis-cli --cluster reshard does. The during functions are
+// called while the slot is under way: half of its keys are where they were.
+func (c *Cluster) Move(key string, to *Server, during ...func()) {
+	c.t.Helper()
+	slot, from := Slot(key), c.Owner(key)
+	if from == to {
+		return
+	}
+	target, source := c.index(to), c.index(from)
+	number := strconv.Itoa(slot)
+	to.Do("CLUSTER", "SETSLOT", number, "IMPORTING", c.ids[source])
+	from.Do("CLUSTER", "SETSLOT", number, "MIGRATING", c.ids[target])
+	keys, _ := strconv.Atoi(from.Do("CLUSTER", "COUNTKEYSINSLOT", number))
+	c.migrate(from, to, number, (keys+1)/2)
+	for _, f := range during {
+		f()
+	}
+	for c.migrate(from, to, number, 10) {
+	}
+	c.owner[slot] = target
+	// The new owner first: so there is no moment without one.
+	to.Do("CLUSTER", "SETSLOT", number, "NODE", c.ids[target])
+	for _, s := range c.Nodes {
+		if !s.frozen && s.Running() {
+			s.Do("CLUSTER", "SETSLOT", number, "NODE", c.ids[target])
+		}
+	}
+}
+
+// migrate moves up to n keys of the slot, and says whether there were any.
+func (c *Cluster) migrate(from, to *Server, slot string, n int) bool {
+	c.t.Helper()
+	keys := from.Do("CLUSTER", "GETKEYSINSLOT", slot, strconv.Itoa(n))
+	if keys == "" {
+		return false
+	}
+	host, port, _ := net.SplitHostPort(to.Addr())
+	command := []string{"MIGRATE", host, port, "", "0", "5000", "AUTH", to.password, "KEYS"}
+	from.Do(append(command, strings.Split(keys, "\n")...)...)
+	return true
+}
+
+func (c *Cluster) index(s *Server) int {
+	c.t.Helper()
+	for i, node := range c.Nodes {
+		if node == s {
+			return i
+		}
+	}
+	c.t.Fatalf("the server on %s is not of this cluster", s.Addr())
+	return -1
+}
+
+// Slot returns the slot of key: the CRC-16 (XMODEM) of its hash tag, or of all of
+// it if it has none.
+func Slot(key string) int {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			key = tag
+		}
+	}
+	var crc uint16
+	for i := range len(key) {
+		crc ^= uint16(key[i]) << 8
+		for range 8 {
+			carry := crc >> 15
+			crc = crc<<1 ^ carry*0x1021
+		}
+	}
+	return int(crc) % slots
+}
