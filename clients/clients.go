@@ -1,20 +1,31 @@
 // Package clients knows who may ask for tokens: the registry of clients, their
 // secrets and what each of them may be granted.
 //
+// Clients are configured, by the file or the environment, or they are in a
+// [Store], which all gateways share and which can be changed while they run. The
+// [Registry] holds all of them in memory, so that a token request asks nobody. A
+// configured client cannot be changed through the store, and wins over one of the
+// same name in there; that there are two is a fault of the configuration.
+//
 // A client authenticates with a secret of its own (RFC 6749 §2.3.1). Only the
 // SHA-256 of a secret is ever kept: a secret carries 256 random bits, so there
 // is nothing to guess and a slow password hash would protect nothing, while it
 // would cost every token request some milliseconds. A client may hold several
 // secrets, each with an end, so that one can be replaced without a gap.
 //
-// Who does not know a secret learns nothing by trying: an unknown client and a
-// wrong secret get the same error after the same number of comparisons.
+// Who does not know a secret learns nothing by trying: an unknown client, a
+// disabled one and a wrong secret get the same error after the same number of
+// comparisons.
 package clients
 
 import (
 	"errors"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"snowgate/limit"
 	"snowgate/scope"
 )
 
@@ -27,7 +38,8 @@ const AdminID = "admin"
 
 // Sentinels that callers branch on, with errors.Is.
 var (
-	// ErrUnauthenticated: unknown client, wrong or expired secret, or none.
+	// ErrUnauthenticated: unknown or disabled client, wrong or expired secret, or
+	// none.
 	ErrUnauthenticated = errors.New("clients: unknown client or wrong secret")
 	// ErrInvalidScope: the scope parameter is malformed or names a scope-token
 	// that the client does not have (RFC 6749 §5.2, invalid_scope).
@@ -42,6 +54,8 @@ var (
 type Client struct {
 	// ID identifies the client and satisfies [ValidID]. It is public.
 	ID string
+	// Name is for people; it satisfies [ValidName] and may be empty.
+	Name string
 	// Secrets are all good at the same time, each until its own end. A client
 	// without any cannot authenticate.
 	Secrets []Secret
@@ -50,11 +64,51 @@ type Client struct {
 	// Audiences are the resources (RFC 8707) the client may get tokens for:
 	// absolute URIs without a fragment, see [ValidAudience].
 	Audiences []string
-	// TokenTTL is the lifetime of the client's tokens; 0 is the default of the
-	// registry.
+	// TokenTTL is the lifetime of the client's tokens; 0 is DefaultTTL.
 	TokenTTL time.Duration
-	// Introspect tells whether the client may call the introspection endpoint.
-	Introspect bool
+	// DefaultTTL is set by the [Registry] that the client is in.
+	DefaultTTL time.Duration
+	// Rate is how many tokens the client may ask for; zero is no limit.
+	Rate limit.Rate
+	// Introspect says which tokens the client may look into.
+	Introspect Introspection
+	// Disabled clients cannot authenticate, and their tokens are not good.
+	Disabled bool
+
+	// Source says where the client is kept.
+	Source Source
+	// Revision is what the shared revision became with the last change of a
+	// client of the store. 0 for others.
+	Revision uint64
+	// Generation is the generation of tokens that a client of the store started
+	// with, or started anew with when it was last disabled: its tokens must carry
+	// this one or a later one. 0 for others.
+	Generation uint64
+	// CreatedAt and UpdatedAt tell when a client of the store was made and last
+	// changed, in whole milliseconds. Zero for others.
+	CreatedAt, UpdatedAt time.Time
+}
+
+// Source says where a client is kept.
+type Source uint8
+
+// The sources of clients.
+const (
+	SourceFile        Source = iota // the configuration file
+	SourceEnvironment               // a variable, see [Bootstrap]
+	SourceRegistry                  // the [Store]; only these can be changed while the gateway runs
+)
+
+// String returns file, environment or registry.
+func (s Source) String() string {
+	switch s {
+	case SourceEnvironment:
+		return "environment"
+	case SourceRegistry:
+		return "registry"
+	default:
+		return "file"
+	}
 }
 
 // Secret is what is kept of one secret of a client.
@@ -63,6 +117,9 @@ type Secret struct {
 	ID string
 	// SHA256 is the digest of the whole secret text, see [Digest].
 	SHA256 [32]byte
+	// CreatedAt is when a secret of the store was added, in whole milliseconds.
+	// Zero for others.
+	CreatedAt time.Time
 	// ExpiresAt is the first instant at which the secret is no longer good.
 	// The zero time is never.
 	ExpiresAt time.Time
@@ -82,12 +139,26 @@ const (
 	MaxSecrets = 16
 )
 
+// NameWanted tells what [ValidName] wants, to go on after "is not".
+const NameWanted = "1 to 200 bytes of printable UTF-8 without a space at the ends"
+
+// ValidName reports whether name may be the name of a client for people: at most
+// 200 bytes of UTF-8 that can be printed (no control or formatting characters, no
+// space but the usual one), without spaces at the ends. The empty text is none.
+func ValidName(name string) bool {
+	if name == "" || len(name) > 200 || strings.TrimSpace(name) != name || !utf8.ValidString(name) {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError })
+}
+
 // ValidID reports whether id may name a client or a secret: 1 to 128 characters
-// of A-Za-z0-9._~-. These survive the form-encoding that RFC 6749 §2.3.1 asks
-// for and that half of all client programs leave out, so both kinds work; and
-// no id can reach beyond its own key in a store.
+// of A-Za-z0-9._~-, other than . and .., which no path can name. These survive
+// the form-encoding that RFC 6749 §2.3.1 asks for and that half of all client
+// programs leave out, so both kinds work; and no id can reach beyond its own key
+// in a store.
 func ValidID(id string) bool {
-	if id == "" || len(id) > MaxIDLen {
+	if id == "" || len(id) > MaxIDLen || id == "." || id == ".." {
 		return false
 	}
 	for i := range len(id) {

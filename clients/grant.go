@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -39,7 +40,7 @@ func (c *Client) Grant(requested string, resources []string) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	return Grant{Scope: granted, Audience: audience, TTL: c.TokenTTL}, nil
+	return Grant{Scope: granted, Audience: audience, TTL: cmp.Or(c.TokenTTL, c.DefaultTTL)}, nil
 }
 
 func (c *Client) grantScope(requested string) (scope.List, error) {
@@ -82,10 +83,15 @@ func (c *Client) grantAudience(resources []string) ([]string, error) {
 // quote makes text that a caller chose fit for a log line. A program that mixes
 // up its parameters must not get its secret or a token logged.
 func quote(text string) string {
-	if strings.Contains(text, secretPrefix) || strings.Contains(text, "sgt_") {
+	if looksSecret(text) {
 		return redacted
 	}
 	return fmt.Sprintf("%.64q", text)
+}
+
+// looksSecret reports whether text may hold a client secret or a token.
+func looksSecret(text string) bool {
+	return strings.Contains(text, secretPrefix) || strings.Contains(text, "sgt_")
 }
 
 // ValidAudience reports whether text may be an audience: an absolute URI

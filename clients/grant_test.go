@@ -66,7 +66,9 @@ func TestGrant(t *testing.T) {
 
 func TestGrantTakesTheTTLOfTheRegistry(t *testing.T) {
 	r := clients.NewRegistry(time.Hour)
-	r.Replace([]clients.Client{{ID: "own", TokenTTL: time.Minute}, {ID: "other"}})
+	if err := r.ReplaceFile([]clients.Client{{ID: "own", TokenTTL: time.Minute}, {ID: "other"}}); err != nil {
+		t.Fatal(err)
+	}
 	for id, want := range map[string]time.Duration{"own": time.Minute, "other": time.Hour} {
 		if got, err := r.Lookup(id).Grant("", nil); err != nil || got.TTL != want {
 			t.Errorf("%s: TTL = %v, %v, want %v", id, got.TTL, err, want)

@@ -1,98 +1,223 @@
 package clients
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"snowgate/scope"
 )
 
-// Registry holds all clients. Readers never wait: a change puts a whole new
-// snapshot in place of the old one. Use [NewRegistry]; all methods are safe for
-// concurrent use.
+// Registry holds all clients, in two layers: those that are configured, by the
+// file and the environment, and those of a [Store]. Where both have a client of
+// one id, the configured one counts.
+//
+// Readers never wait: a change puts a whole new snapshot in place of the old
+// one, which shares with it what did not change. Use [NewRegistry]; all methods
+// are safe for concurrent use.
 type Registry struct {
 	defaultTTL time.Duration
+	following  *following // nil: there is no store
 	current    atomic.Pointer[snapshot]
+	changing   sync.Mutex // one change at a time
 }
 
-// snapshot is one immutable state of the registry.
-type snapshot struct {
-	clients map[string]*Client
-	// slots is the number of comparisons of every authentication: the largest
-	// number of secrets that any client has, at least 1.
-	slots int
+// following is what [Registry.Follow] was told.
+type following struct {
+	confirmed func() bool
+	clash     func(id string)
 }
 
 // NewRegistry returns an empty registry. defaultTTL is the token lifetime of
 // clients that do not state one.
 func NewRegistry(defaultTTL time.Duration) *Registry {
 	r := &Registry{defaultTTL: defaultTTL}
-	r.Replace(nil)
+	r.current.Store(new(snapshot))
 	return r
 }
 
-// Replace makes all the clients, and no others, the content of the registry.
-// The registry keeps what the values point to; it must not be modified any
-// more. Of two clients with one id the later one wins; the configuration
-// refuses such a file.
-func (r *Registry) Replace(all []Client) {
-	next := &snapshot{clients: make(map[string]*Client, len(all)), slots: 1}
+// Follow tells the registry that there is a store, so that a client it does not
+// know may exist nevertheless: until [Registry.Complete] is called, and
+// whenever confirmed reports false, nothing is said against a client that is not
+// configured but [ErrUnavailable]. confirmed tells whether the clients of the
+// store were found to be current a moment ago; it is called often and must be
+// fast. clash, if not nil, is told of every client of the store that comes to
+// stand behind a configured one of the same id, while the registry changes; it
+// must neither block nor change it. Follow is called once, before anything else.
+func (r *Registry) Follow(confirmed func() bool, clash func(id string)) {
+	r.following = &following{confirmed, clash}
+}
+
+// ClashError says which clients there would be twice.
+type ClashError struct {
+	// Twice are ids that are configured twice; Stored are those that the store
+	// has, too. Both are sorted.
+	Twice, Stored []string
+}
+
+func (e *ClashError) Error() string {
+	var parts []string
+	if len(e.Twice) > 0 {
+		parts = append(parts, "configured twice: "+strings.Join(e.Twice, ", "))
+	}
+	if len(e.Stored) > 0 {
+		parts = append(parts, "also in the registry, where they must be deleted first: "+strings.Join(e.Stored, ", "))
+	}
+	return fmt.Sprintf("clients: clients of the same name: %s", strings.Join(parts, "; "))
+}
+
+// ReplaceFile makes all the configured clients, and no others. The registry
+// keeps what the values point to; it must not be modified any more. If a client
+// is configured twice or the store has one of the same id, the registry stays as
+// it is and the error is a [*ClashError] that names every one of them.
+func (r *Registry) ReplaceFile(all []Client) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	old := r.current.Load()
+	if err := old.clashes(all); err != nil {
+		return err
+	}
+	next := old.next()
+	next.configured = make(map[string]*entry, len(all))
 	for _, c := range all {
-		if c.TokenTTL == 0 {
-			c.TokenTTL = r.defaultTTL
-		}
-		next.clients[c.ID] = &c
-		next.slots = max(next.slots, len(c.Secrets))
+		next.configured[c.ID] = r.entry(c, old.configured[c.ID])
+	}
+	next.count()
+	r.current.Store(next)
+	return nil
+}
+
+// ChangeStored puts changed clients of the store in place of those of the same
+// id, or beside the others, and removes some. What one change costs does not grow
+// much with the number of clients.
+func (r *Registry) ChangeStored(changed []Client, removed []string) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	old := r.current.Load()
+	next := old.next()
+	edit := old.stored.edit()
+	for _, c := range changed {
+		before := edit.get(c.ID)
+		next.recount(before, -1)
+		after := r.entry(c, before)
+		next.recount(after, 1)
+		edit.put(after)
+	}
+	for _, id := range removed {
+		next.recount(edit.get(id), -1)
+		edit.remove(id)
+	}
+	next.stored = edit.done()
+	r.current.Store(next)
+	r.tell(old, next, changed)
+}
+
+// Complete tells that every change of the store up to a revision was handed to
+// [Registry.ChangeStored]. From the first call on the registry is loaded.
+func (r *Registry) Complete(revision uint64) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	old := r.current.Load()
+	if old.loaded && old.revision == revision {
+		return
+	}
+	next := old.next()
+	next.loaded, next.revision = true, revision
+	if old.loaded {
+		next.version = old.version // nobody got more or less by it
 	}
 	r.current.Store(next)
 }
 
-// Lookup returns the client with the given id, or nil.
+// tell reports the clients that are newly hidden behind configured ones.
+func (r *Registry) tell(old, next *snapshot, changed []Client) {
+	if r.following == nil || r.following.clash == nil {
+		return
+	}
+	for _, c := range changed {
+		if next.configured[c.ID] != nil && old.stored.get(c.ID) == nil {
+			r.following.clash(c.ID)
+		}
+	}
+}
+
+// Current reports whether what the registry does not know does not exist: it is
+// loaded and confirmed, or there is no store. See [Registry.Follow].
+func (r *Registry) Current() bool { return r.certain(r.current.Load()) }
+
+// Loaded reports whether [Registry.Complete] was called.
+func (r *Registry) Loaded() bool { return r.current.Load().loaded }
+
+// Revision is the revision of the store that its clients are known at.
+func (r *Registry) Revision() uint64 { return r.current.Load().revision }
+
+// Version changes whenever the answer of [Registry.Entitled] for any client may
+// have changed.
+func (r *Registry) Version() uint64 { return r.current.Load().version }
+
+// Entitled tells what the client of a live token may have now: its scopes, and
+// whether it exists and is not disabled. That it does not exist is certain only
+// while the registry is current; see [Registry.Follow].
+func (r *Registry) Entitled(client string) (scopes scope.List, ok bool) {
+	c := r.Lookup(client)
+	if c == nil || c.Disabled {
+		return "", false
+	}
+	return c.Scopes, true
+}
+
+// Lookup returns the client with the given id, or nil. It does not allocate.
 func (r *Registry) Lookup(id string) *Client {
-	return r.current.Load().clients[id]
+	if e := r.current.Load().get(id); e != nil {
+		return &e.client
+	}
+	return nil
+}
+
+// Stored returns the client of the store with the given id, or nil, even if a
+// configured one hides it.
+func (r *Registry) Stored(id string) *Client {
+	if e := r.current.Load().stored.get(id); e != nil {
+		return &e.client
+	}
+	return nil
 }
 
 // Len returns the number of clients.
 func (r *Registry) Len() int {
-	return len(r.current.Load().clients)
-}
-
-// Authenticate returns the client that id names if secret is one of its
-// secrets and that is good at now. Anything else is [ErrUnauthenticated], with
-// the same text and after the same work: one hash and a number of comparisons
-// that depends on neither id nor secret. An empty secret never authenticates.
-// It does not allocate for a secret of the usual length.
-func (r *Registry) Authenticate(id, secret string, now time.Time) (*Client, error) {
 	s := r.current.Load()
-	client, known := s.clients[id]
-	if !known {
-		client = &nobody
+	n := len(s.configured)
+	for e := range s.stored.all {
+		if s.configured[e.client.ID] == nil {
+			n++
+		}
 	}
-	matched, _ := match(client.Secrets, Digest(secret), s.slots, now)
-	if !matched || !known || secret == "" {
-		return nil, ErrUnauthenticated
-	}
-	return client, nil
+	return n
 }
 
-// nobody stands in for unknown clients.
-var nobody Client
-
-// match compares digest with every secret, and with dummies up to slots, and
-// says how many comparisons that were. It never stops early, neither at a hit
-// nor at an expired secret.
-func match(secrets []Secret, digest [sha256.Size]byte, slots int, now time.Time) (matched bool, comparisons int) {
-	found := 0
-	for i := range slots {
-		candidate, live := Secret{}, 0
-		if i < len(secrets) {
-			candidate = secrets[i]
-			if candidate.Live(now) {
-				live = 1
-			}
+// Page returns up to limit clients with an id greater than after, in the order
+// of their ids, and whether there are more. wanted, if not nil, chooses among
+// them.
+func (r *Registry) Page(after string, limit int, wanted func(*Client) bool) (page []*Client, more bool) {
+	s := r.current.Load()
+	for e := range s.all {
+		if e.client.ID <= after || wanted != nil && !wanted(&e.client) {
+			continue
 		}
-		found |= live & subtle.ConstantTimeCompare(candidate.SHA256[:], digest[:])
-		comparisons++
+		page = append(page, &e.client)
+		// Cutting it down when it has twice the length costs n·log(limit) in all.
+		if len(page) >= 2*limit+64 {
+			page, more = smallest(page, limit), true
+		}
 	}
-	return found == 1, comparisons
+	return smallest(page, limit), more || len(page) > limit
+}
+
+// smallest sorts page by id and cuts it to limit.
+func smallest(page []*Client, limit int) []*Client {
+	slices.SortFunc(page, func(a, b *Client) int { return strings.Compare(a.ID, b.ID) })
+	return page[:min(limit, len(page))]
 }

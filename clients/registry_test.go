@@ -17,12 +17,20 @@ func kept(id, text string, expires time.Time) Secret {
 	return Secret{ID: id, SHA256: Digest(text), ExpiresAt: expires}
 }
 
+// replace makes all the configured clients.
+func replace(r *Registry, all []Client) {
+	if err := r.ReplaceFile(all); err != nil {
+		panic(err)
+	}
+}
+
 func testRegistry() *Registry {
 	r := NewRegistry(time.Hour)
-	r.Replace([]Client{
+	replace(r, []Client{
 		{ID: "orders", Secrets: []Secret{kept("s1", "first", time.Time{}), kept("s2", "second", noon)}},
 		{ID: "billing", Secrets: []Secret{kept("s1", "third", noon.Add(time.Millisecond))}, TokenTTL: time.Minute},
-		{ID: "disabled"},
+		{ID: "empty"},
+		{ID: "disabled", Secrets: []Secret{kept("s1", "fourth", time.Time{})}, Disabled: true},
 		{ID: "careless", Secrets: []Secret{{ID: "zero"}, kept("empty", "", time.Time{})}},
 	})
 	return r
@@ -50,7 +58,9 @@ func TestAuthenticate(t *testing.T) {
 		{"", "", noon, false, "neither"},
 		{"nobody", "first", noon, false, "unknown client"},
 		{"nobody", "", noon, false, "unknown client, no secret"},
-		{"disabled", "", noon, false, "an unset secret does not equal an empty one"},
+		{"disabled", "fourth", noon, false, "the right secret of a disabled client"},
+		{"disabled", "first", noon, false, "a wrong secret of a disabled client"},
+		{"empty", "", noon, false, "an unset secret does not equal an empty one"},
 		{"careless", "", noon, false, "not even if the digest of nothing was registered"},
 		{"careless", string(make([]byte, 32)), noon, false, "the zero digest is no text's"},
 	}
@@ -74,18 +84,18 @@ func TestMatchDoesTheSameWorkForAll(t *testing.T) {
 	expired := Secret{SHA256: digest, ExpiresAt: noon}
 	tests := []struct {
 		secrets []Secret
-		want    bool
+		want    int
 		reason  string
 	}{
-		{nil, false, "unknown client"},
-		{[]Secret{hit}, true, "hit"},
-		{[]Secret{miss}, false, "wrong secret"},
-		{[]Secret{hit, miss, miss}, true, "first hit"},
-		{[]Secret{miss, miss, hit}, true, "last hit"},
-		{[]Secret{hit, hit, hit}, true, "several hits"},
-		{[]Secret{expired}, false, "expired"},
-		{[]Secret{expired, hit}, true, "expired beside a live one"},
-		{[]Secret{hit, expired}, true, "a live one beside an expired one"},
+		{nil, -1, "unknown client"},
+		{[]Secret{hit}, 0, "hit"},
+		{[]Secret{miss}, -1, "wrong secret"},
+		{[]Secret{hit, miss, miss}, 0, "first hit"},
+		{[]Secret{miss, miss, hit}, 2, "last hit"},
+		{[]Secret{hit, hit, hit}, 2, "several hits"},
+		{[]Secret{expired}, -1, "expired"},
+		{[]Secret{expired, hit}, 1, "expired beside a live one"},
+		{[]Secret{hit, expired}, 0, "a live one beside an expired one"},
 	}
 	const slots = 3
 	for _, tt := range tests {
@@ -94,18 +104,18 @@ func TestMatchDoesTheSameWorkForAll(t *testing.T) {
 			t.Errorf("match(%s) = %v after %d comparisons, want %v after %d", tt.reason, got, comparisons, tt.want, slots)
 		}
 	}
-	if got, _ := match(nil, [sha256.Size]byte{}, slots, noon); got {
+	if got, _ := match(nil, [sha256.Size]byte{}, slots, noon); got >= 0 {
 		t.Error("match(no secrets, zero digest) = true: a dummy was hit")
 	}
 }
 
 func TestSlotsAreThoseOfTheLargestClient(t *testing.T) {
 	r := testRegistry()
-	if got := r.current.Load().slots; got != 2 {
+	if got := r.current.Load().slots(); got != 2 {
 		t.Errorf("slots = %d, want 2", got)
 	}
-	r.Replace(nil)
-	if got := r.current.Load().slots; got != 1 {
+	replace(r, nil)
+	if got := r.current.Load().slots(); got != 1 {
 		t.Errorf("slots of an empty registry = %d, want 1: unknown clients are compared with something too", got)
 	}
 }
@@ -113,14 +123,14 @@ func TestSlotsAreThoseOfTheLargestClient(t *testing.T) {
 func TestReplace(t *testing.T) {
 	r := testRegistry()
 	before := r.Lookup("orders")
-	r.Replace([]Client{{ID: "new", Secrets: []Secret{kept("s", "text", time.Time{})}}})
+	replace(r, []Client{{ID: "new", Secrets: []Secret{kept("s", "text", time.Time{})}}})
 	if _, err := r.Authenticate("orders", "first", noon); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("a removed client still gets in: %v", err)
 	}
 	if _, err := r.Authenticate("new", "text", noon); err != nil {
 		t.Errorf("a new client does not get in: %v", err)
 	}
-	if before == nil || before.TokenTTL != time.Hour || r.Lookup("orders") != nil || r.Len() != 1 {
+	if before == nil || before.DefaultTTL != time.Hour || r.Lookup("orders") != nil || r.Len() != 1 {
 		t.Errorf("Lookup and Len do not follow Replace: %v, %d", before, r.Len())
 	}
 }
@@ -131,7 +141,7 @@ func TestReplaceWhileAuthenticating(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {
-				if c, err := r.Authenticate("orders", "first", noon); err != nil || c.TokenTTL != time.Hour {
+				if c, err := r.Authenticate("orders", "first", noon); err != nil || c.DefaultTTL != time.Hour {
 					t.Errorf("Authenticate while the registry changes = %v, %v", c, err)
 					return
 				}
@@ -139,7 +149,7 @@ func TestReplaceWhileAuthenticating(t *testing.T) {
 		})
 	}
 	for i := range 200 {
-		r.Replace([]Client{{ID: "orders", Secrets: []Secret{kept("s1", "first", time.Time{})}}, {ID: fmt.Sprint(i)}})
+		replace(r, []Client{{ID: "orders", Secrets: []Secret{kept("s1", "first", time.Time{})}}, {ID: fmt.Sprint(i)}})
 	}
 	wg.Wait()
 }
@@ -147,7 +157,7 @@ func TestReplaceWhileAuthenticating(t *testing.T) {
 func TestAuthenticateDoesNotAllocate(t *testing.T) {
 	r := testRegistry()
 	secret, digest := NewSecret()
-	r.Replace([]Client{{ID: "orders", Secrets: []Secret{{ID: "s", SHA256: digest}}}})
+	replace(r, []Client{{ID: "orders", Secrets: []Secret{{ID: "s", SHA256: digest}}}})
 	text := secret.Reveal()
 	if n := testing.AllocsPerRun(100, func() { _, _ = r.Authenticate("orders", text, noon) }); n != 0 {
 		t.Errorf("Authenticate allocates %v times, want 0", n)
@@ -175,6 +185,9 @@ func TestValidID(t *testing.T) {
 		{"a+b", false, "form-encoding"},
 		{"é", false, "not ASCII"},
 		{"a\x00", false, "NUL"},
+		{".", false, "a path cannot name it"},
+		{"..", false, "a path cannot name it"},
+		{"...", true, "a path can name it"},
 	}
 	for _, tt := range tests {
 		if got := ValidID(tt.id); got != tt.want {
@@ -183,23 +196,52 @@ func TestValidID(t *testing.T) {
 	}
 }
 
-// BenchmarkAuthenticate bounds the part of a token request that is spent on the
-// client: one hash and a few comparisons.
+// The benchmarks bound the part of a token request that is spent on the client:
+// one hash and a few comparisons, whatever the number of clients. A thousand of
+// them are busy; were it all, the benchmark would be one of the memory.
 func BenchmarkAuthenticate(b *testing.B) {
-	r := NewRegistry(time.Hour)
-	all := make([]Client, 10_000)
-	texts := make([]string, len(all))
-	for i := range all {
-		secret, digest := NewSecret()
-		texts[i] = secret.Reveal()
-		all[i] = Client{ID: fmt.Sprintf("client-%d", i), Secrets: []Secret{{ID: "s", SHA256: digest}}}
-	}
-	r.Replace(all)
-	b.ReportAllocs()
-	for b.Loop() {
-		i := rand.IntN(len(all))
-		if _, err := r.Authenticate(all[i].ID, texts[i], noon); err != nil {
-			b.Fatal(err)
+	forRegistries(b, func(b *testing.B, r *Registry, ids, texts []string) {
+		for b.Loop() {
+			i := rand.IntN(len(ids))
+			if _, err := r.Authenticate(ids[i], texts[i], noon); err != nil {
+				b.Fatal(err)
+			}
 		}
+	})
+}
+
+func BenchmarkLookup(b *testing.B) {
+	forRegistries(b, func(b *testing.B, r *Registry, ids, _ []string) {
+		for b.Loop() {
+			if r.Lookup(ids[rand.IntN(len(ids))]) == nil {
+				b.Fatal("a client is missing")
+			}
+		}
+	})
+}
+
+// BenchmarkChangeStored is what one push costs.
+func BenchmarkChangeStored(b *testing.B) {
+	forRegistries(b, func(b *testing.B, r *Registry, ids, _ []string) {
+		for b.Loop() {
+			r.ChangeStored([]Client{*r.Lookup(ids[rand.IntN(len(ids))])}, nil)
+		}
+	})
+}
+
+func forRegistries(b *testing.B, bench func(b *testing.B, r *Registry, ids, texts []string)) {
+	for _, n := range []int{10, 100_000} {
+		r := NewRegistry(time.Hour)
+		all, ids, texts := make([]Client, n), make([]string, n), make([]string, n)
+		for i := range all {
+			secret, digest := NewSecret()
+			ids[i], texts[i] = fmt.Sprintf("client-%d", i), secret.Reveal()
+			all[i] = Client{ID: ids[i], Secrets: []Secret{{ID: "s1", SHA256: digest}}, Source: SourceRegistry}
+		}
+		r.ChangeStored(all, nil)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			bench(b, r, ids[:min(n, 1000)], texts)
+		})
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"snowgate/clients"
+	"snowgate/limit"
 	"snowgate/scope"
 )
 
 // What ids of clients and secrets are made of, for faults.
-const idWanted = "1 to 128 characters of A-Za-z0-9._~-"
+const idWanted = "1 to 128 characters of A-Za-z0-9._~-, nor . or .."
 
 // clientReader reads the clients of one file and remembers what must not occur
 // in it twice.
@@ -37,14 +38,17 @@ func (d *decoder) clients(n *yaml.Node, rules fileRules) []clients.Client {
 }
 
 func (r *clientReader) client(n *yaml.Node) clients.Client {
-	o := r.object(n, "a client", "id", "secrets", "scopes", "audiences", "token_ttl", "introspect")
+	o := r.object(n, "a client", "id", "name", "secrets", "scopes", "audiences", "token_ttl", "rate", "introspect", "disabled")
 	return clients.Client{
 		ID:         r.name(r.required(o, "id"), "client id", idWanted, clients.ValidID, r.ids),
+		Name:       r.clientName(o.keys["name"]),
 		Secrets:    r.secrets(o),
-		Scopes:     r.scopes(o.keys["scopes"]),
-		Audiences:  r.unique(o.keys["audiences"], "audiences", audienceWanted, clients.ValidAudience),
+		Scopes:     r.granted(o.keys["scopes"]),
+		Audiences:  r.audiences(o.keys["audiences"]),
 		TokenTTL:   r.tokenTTL(o.keys["token_ttl"]),
-		Introspect: r.boolean(o.keys["introspect"], "introspect"),
+		Rate:       r.rate(o.keys["rate"]),
+		Introspect: r.introspection(o.keys["introspect"]),
+		Disabled:   r.boolean(o.keys["disabled"], "disabled"),
 	}
 }
 
@@ -69,6 +73,67 @@ func (d *decoder) name(n *yaml.Node, what, wanted string, valid func(string) boo
 // scopes reads a list of scope-tokens.
 func (d *decoder) scopes(n *yaml.Node) scope.List {
 	return scope.Of(d.unique(n, "scopes", "a scope-token (RFC 6749 §3.3)", scope.ValidToken)...)
+}
+
+// granted reads the scopes of a client, which a token must be able to hold.
+func (d *decoder) granted(n *yaml.Node) scope.List {
+	list := d.scopes(n)
+	switch {
+	case len(list.Names()) > clients.MaxScopes:
+		d.fault(n, "a client may have %d scopes at most", clients.MaxScopes)
+	case len(list) > clients.MaxScopeLen:
+		d.fault(n, "the scopes of a client may have %d characters at most, with a space between each", clients.MaxScopeLen)
+	}
+	return list
+}
+
+// audiences reads the resources of a client, which a token must be able to hold.
+func (d *decoder) audiences(n *yaml.Node) []string {
+	list := d.unique(n, "audiences", audienceWanted, clients.ValidAudience)
+	if len(list) > clients.MaxAudiences {
+		d.fault(n, "a client may have %d audiences at most", clients.MaxAudiences)
+	}
+	return list
+}
+
+// clientName reads the name for people.
+func (d *decoder) clientName(n *yaml.Node) string {
+	text, ok := d.text(n, "name")
+	if ok && !clients.ValidName(text) {
+		d.fault(n, "name %s is not %s", quote(text), clients.NameWanted)
+	}
+	return text
+}
+
+// rate reads how many tokens a client may ask for; nothing is no limit.
+func (d *decoder) rate(n *yaml.Node) limit.Rate {
+	text, ok := d.text(n, "rate")
+	if !ok {
+		return limit.Rate{}
+	}
+	rate, err := limit.ParseRate(text)
+	if err != nil {
+		d.fault(n, "rate %s: %v", quote(text), err)
+	}
+	return rate
+}
+
+// introspection reads true for any token, false for none, or audience; nothing
+// is false.
+func (d *decoder) introspection(n *yaml.Node) clients.Introspection {
+	switch {
+	case n == nil:
+		return clients.IntrospectNone
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == clients.IntrospectAudience.String():
+		return clients.IntrospectAudience
+	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool":
+		d.fault(n, "introspect must be true, false or audience")
+		return clients.IntrospectNone
+	case d.boolean(n, "introspect"):
+		return clients.IntrospectAny
+	default:
+		return clients.IntrospectNone
+	}
 }
 
 func (r *clientReader) tokenTTL(n *yaml.Node) time.Duration {

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"snowgate/clients"
+	"snowgate/limit"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -38,16 +39,17 @@ func TestParseGoodFile(t *testing.T) {
 	}
 	want := File{
 		Clients: []clients.Client{{
-			ID: "orders-worker",
+			ID: "orders-worker", Name: "Orders, nightly",
 			Secrets: []clients.Secret{
 				{ID: "s1", SHA256: clients.Digest("test"), ExpiresAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
 				{ID: "s2", SHA256: clients.Digest("test2")}, // hexadecimal in capitals
 			},
 			Scopes: "orders.read orders.write", Audiences: []string{"https://orders.example"}, TokenTTL: 30 * time.Minute,
+			Rate: limit.Rate{Count: 100, Per: time.Second}, Introspect: clients.IntrospectAudience, Disabled: true,
 		}, {
 			ID:      "admin",
 			Secrets: []clients.Secret{{ID: "s1", SHA256: [32]byte{0x1e, 0x10}}}, // YAML takes this for a number
-			Scopes:  "snowgate:admin", Introspect: true,
+			Scopes:  "snowgate:admin", Introspect: clients.IntrospectAny,
 		}},
 		Routes: []Route{{
 			Name: "orders", Host: "orders.example", Path: "/orders",
@@ -133,8 +135,13 @@ func TestRefusedDocuments(t *testing.T) {
 		{"clients: {id: a}", "f:1:10: clients must be a list, not a mapping", "a mapping for a list"},
 		{"clients: [{id: }]", "f:1:16: client id has no value", "no value"},
 		{"clients: [{id: a, token_ttl: 90}]", `f:1:30: "90" is not a duration such as 250ms, 90s or 1h30m`, "a number without unit"},
-		{"clients: [{id: a, introspect: \"true\"}]", "f:1:31: introspect must be true or false", "a text for a boolean"},
-		{"clients: [{id: a, introspect: }]", "f:1:31: introspect must be true or false", "nothing for a boolean"},
+		{"clients: [{id: a, introspect: \"true\"}]", "f:1:31: introspect must be true, false or audience", "a text for a boolean"},
+		{"clients: [{id: a, introspect: any}]", "f:1:31: introspect must be true, false or audience", "the word of the API"},
+		{"clients: [{id: a, introspect: [audience]}]", "f:1:31: introspect must be true, false or audience", "a list"},
+		{"clients: [{id: a, disabled: 1}]", "f:1:29: disabled must be true or false", "a number"},
+		{"clients: [{id: a, name: \" x\"}]", `f:1:25: name " x" is not ` + clients.NameWanted, "a space in front"},
+		{"clients: [{id: ..}]", `f:1:16: client id ".." is not ` + idWanted, "no path can name it"},
+		{"clients: [{id: a, introspect: }]", "f:1:31: introspect must be true, false or audience", "nothing for a boolean"},
 	}
 	for _, tt := range tests {
 		_, err := parse(tt.text)

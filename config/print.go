@@ -93,6 +93,9 @@ func shortDigest(digest [32]byte) string { return hex.EncodeToString(digest[:4])
 func clientNode(c clients.Client, digest func([32]byte) string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	put(n, "id", text(c.ID))
+	if c.Name != "" {
+		put(n, "name", text(c.Name))
+	}
 	put(n, "secrets", list(c.Secrets, func(s clients.Secret) *yaml.Node {
 		secret := &yaml.Node{Kind: yaml.MappingNode}
 		put(secret, "id", text(s.ID))
@@ -107,8 +110,26 @@ func clientNode(c clients.Client, digest func([32]byte) string) *yaml.Node {
 	if c.TokenTTL > 0 {
 		put(n, "token_ttl", plain(c.TokenTTL.String()))
 	}
-	put(n, "introspect", plain(fmt.Sprint(c.Introspect)))
+	if !c.Rate.IsZero() {
+		put(n, "rate", text(c.Rate.String()))
+	}
+	put(n, "introspect", plain(showIntrospection(c.Introspect)))
+	if c.Disabled {
+		put(n, "disabled", plain("true"))
+	}
 	return n
+}
+
+// showIntrospection returns the word of the file.
+func showIntrospection(policy clients.Introspection) string {
+	switch policy {
+	case clients.IntrospectAny:
+		return "true"
+	case clients.IntrospectAudience:
+		return policy.String()
+	default:
+		return "false"
+	}
 }
 
 func routeNode(r Route) *yaml.Node {

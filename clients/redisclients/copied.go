@@ -1,0 +1,102 @@
+package redisclients
+
+import "snowgate/clients"
+
+// entry is what Redis said about one client.
+type entry struct {
+	id       string
+	revision uint64          // of its last change; 0 if Redis knows nothing of it
+	exists   bool            // whether there is a document
+	client   *clients.Client // what it says, nil if it was not read or err is set
+	err      error           // why it cannot be read
+}
+
+// version is what the copy holds of one client.
+type version struct {
+	revision uint64
+	state    state
+}
+
+type state uint8
+
+const (
+	alive   state = iota
+	deleted       // remembered, so that it does not come back
+	damaged       // there is a document, which cannot be read
+)
+
+// copied tells what the copy in the registry is a copy of.
+type copied struct {
+	versions map[string]version
+	count    [3]int // by state
+	// restored is the mark of the last restoration that the copy has seen.
+	restored string
+	// odd is by how much the numbers in Redis differed from those of the copy when
+	// all was compared: by entries that make no sense. Any other difference means
+	// that something has been lost.
+	odd counts
+}
+
+// counts are numbers of entries in Redis.
+type counts struct{ documents, changes int }
+
+// minus returns what n has more than the copy.
+func (c *copied) minus(n counts) counts {
+	documents := c.count[alive] + c.count[damaged]
+	return counts{n.documents - documents, n.changes - documents - c.count[deleted]}
+}
+
+// set notes a version and reports whether it is news: later than the one known,
+// or as late, but a document where there was none.
+func (c *copied) set(id string, v version) bool {
+	known, ok := c.versions[id]
+	if v.revision == 0 {
+		return false // Redis knows nothing of it, not even that it was deleted
+	}
+	mended := v.revision == known.revision && v.state == alive && known.state != alive
+	if ok && v.revision <= known.revision && !mended {
+		return false
+	}
+	if ok {
+		c.count[known.state]--
+	}
+	c.versions[id] = v
+	c.count[v.state]++
+	return true
+}
+
+// apply makes the registry hold what is news in list, which names no client
+// twice.
+func (s *Store) apply(list []entry) {
+	var broken []error
+	s.mu.Lock()
+	var changed []clients.Client
+	var removed []string
+	for _, e := range list {
+		v := version{e.revision, alive}
+		switch {
+		case e.err != nil:
+			v.state = damaged
+		case e.client == nil:
+			v.state = deleted
+		}
+		if !s.copied.set(e.id, v) {
+			continue
+		}
+		switch v.state {
+		case alive:
+			changed = append(changed, *e.client)
+		case deleted:
+			removed = append(removed, e.id)
+		case damaged:
+			broken = append(broken, &DamagedError{e.id, e.err})
+		}
+	}
+	if len(changed)+len(removed) > 0 {
+		s.registry.ChangeStored(changed, removed)
+	}
+	s.mu.Unlock()
+	for _, err := range broken {
+		s.options.Report(err)
+	}
+}

@@ -1,0 +1,44 @@
+package redisclients
+
+import (
+	"fmt"
+
+	"snowgate/clients"
+)
+
+// Error is a failure of the store. It matches [clients.ErrUnavailable] and its
+// cause with errors.Is, and never contains a password.
+type Error struct {
+	Op  string // what was attempted
+	Err error  // the cause
+}
+
+func failure(op string, err error) error { return &Error{op, err} }
+
+func (e *Error) Error() string { return fmt.Sprintf("redisclients: cannot %s: %v", e.Op, e.Err) }
+
+// Unwrap returns [clients.ErrUnavailable] and the cause.
+func (e *Error) Unwrap() []error { return []error{clients.ErrUnavailable, e.Err} }
+
+// DamagedError says that the document of a client in Redis cannot be read: it was
+// written by a later version, or by hand. The gateway goes on with what it knows
+// of the client from before, if anything.
+type DamagedError struct {
+	Client string
+	Err    error
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("redisclients: the document of the client %s cannot be read: %v", e.Client, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// LostError says that Redis had forgotten changes of clients, which this gateway
+// has given back.
+type LostError struct{ Restored int }
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("redisclients: Redis had forgotten changes of %d clients; they are given back", e.Restored)
+}

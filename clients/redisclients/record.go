@@ -1,0 +1,212 @@
+package redisclients
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"snowgate/clients"
+	"snowgate/limit"
+	"snowgate/scope"
+)
+
+// recordVersion is the version of the stored form.
+const recordVersion = 1
+
+// maxExact is the greatest number that Lua does not round.
+const maxExact = 1 << 53
+
+// record is the stored form of a client. Instants are Unix milliseconds, 0 for
+// none; durations are milliseconds. The scripts read and write the first four
+// members, so these stay in front.
+type record struct {
+	Version    int    `json:"v"`
+	Revision   uint64 `json:"rev"`
+	Generation uint64 `json:"gen"`
+	Operation  string `json:"op"`
+
+	ID         string         `json:"id"`
+	Name       string         `json:"name,omitempty"`
+	Scope      string         `json:"scope,omitempty"`
+	Audiences  []string       `json:"aud,omitempty"`
+	TokenTTL   int64          `json:"ttl,omitempty"`
+	Rate       string         `json:"rate,omitempty"`
+	Introspect string         `json:"introspect,omitempty"`
+	Disabled   bool           `json:"disabled,omitempty"`
+	Created    int64          `json:"created"`
+	Updated    int64          `json:"updated"`
+	Secrets    []secretRecord `json:"secrets,omitempty"`
+}
+
+type secretRecord struct {
+	ID      string `json:"id"`
+	SHA256  []byte `json:"sha256"` // base64
+	Created int64  `json:"created,omitempty"`
+	Expires int64  `json:"expires,omitempty"`
+}
+
+// encodeRecord returns the stored form of c without an operation.
+func encodeRecord(c *clients.Client) (string, error) {
+	r := record{
+		Version: recordVersion, Revision: c.Revision, Generation: c.Generation,
+		ID: c.ID, Name: c.Name, Scope: c.Scopes.String(), Audiences: c.Audiences,
+		TokenTTL: c.TokenTTL.Milliseconds(), Rate: c.Rate.String(), Disabled: c.Disabled,
+		Created: unixMilli(c.CreatedAt), Updated: unixMilli(c.UpdatedAt),
+	}
+	if c.Introspect != clients.IntrospectNone {
+		r.Introspect = c.Introspect.String()
+	}
+	for _, s := range c.Secrets {
+		r.Secrets = append(r.Secrets, secretRecord{s.ID, s.SHA256[:], unixMilli(s.CreatedAt), unixMilli(s.ExpiresAt)})
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // nobody shows it in a page, and & is common in URIs
+	if err := enc.Encode(r); err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+// encodeRest is what a script puts behind the operation. What could not be read
+// again is an error, so that nothing gets in that no gateway gets out.
+func encodeRest(c clients.Client) (string, error) {
+	c.Revision = 1 // whatever it gets
+	text, err := encodeRecord(&c)
+	if err != nil {
+		return "", err
+	}
+	if _, err := decodeRecord(c.ID, text); err != nil {
+		return "", fmt.Errorf("%w: %w", clients.ErrDocument, err)
+	}
+	_, rest, found := strings.Cut(text, `"op":"",`)
+	if !found {
+		return "", errors.New("the stored form of a client does not begin as it should")
+	}
+	return rest, nil
+}
+
+// decodeRecord reads the stored form of the client id. It accepts only what
+// could have been encoded.
+func decodeRecord(id, text string) (clients.Client, error) {
+	var r record
+	in := json.NewDecoder(strings.NewReader(text))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&r); err != nil {
+		return clients.Client{}, fmt.Errorf("it is not JSON of version %d: %w", recordVersion, err)
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return clients.Client{}, errors.New("something follows the document")
+	}
+	if r.Version != recordVersion {
+		return clients.Client{}, fmt.Errorf("it has version %d, this program knows version %d", r.Version, recordVersion)
+	}
+	if r.ID != id {
+		return clients.Client{}, errors.New("it is that of another client")
+	}
+	return r.client()
+}
+
+func (r *record) client() (clients.Client, error) {
+	if reason := r.fault(); reason != "" {
+		return clients.Client{}, errors.New(reason)
+	}
+	rate, err := parseRate(r.Rate)
+	if err != nil {
+		return clients.Client{}, err
+	}
+	introspect, err := parseIntrospection(r.Introspect)
+	if err != nil {
+		return clients.Client{}, err
+	}
+	c := clients.Client{
+		ID: r.ID, Name: r.Name, Scopes: scope.List(r.Scope), Audiences: r.Audiences,
+		TokenTTL: time.Duration(r.TokenTTL) * time.Millisecond, Rate: rate, Introspect: introspect, Disabled: r.Disabled,
+		Source: clients.SourceRegistry, Revision: r.Revision, Generation: r.Generation,
+		CreatedAt: instant(r.Created), UpdatedAt: instant(r.Updated),
+	}
+	for _, s := range r.Secrets {
+		c.Secrets = append(c.Secrets, clients.Secret{
+			ID: s.ID, SHA256: [sha256.Size]byte(s.SHA256), CreatedAt: instant(s.Created), ExpiresAt: instant(s.Expires),
+		})
+	}
+	return c, nil
+}
+
+// fault says what is wrong with a record, nothing if all is well.
+func (r *record) fault() string {
+	list, err := scope.Parse(r.Scope)
+	const longest = int64(1<<63-1) / int64(time.Millisecond)
+	switch {
+	case !clients.ValidID(r.ID):
+		return "the id is not valid"
+	case r.Revision == 0 || r.Revision > maxExact || r.Generation > maxExact:
+		return "the revision or the generation is out of range"
+	case r.Name != "" && !clients.ValidName(r.Name):
+		return "the name is not valid"
+	case err != nil || list.String() != r.Scope:
+		return "the scope is not valid"
+	case slices.ContainsFunc(r.Audiences, func(a string) bool { return !clients.ValidAudience(a) }):
+		return "an audience is not valid"
+	case r.TokenTTL < 0 || r.TokenTTL > longest:
+		return "the lifetime of tokens is out of range"
+	case !validInstant(r.Created) || !validInstant(r.Updated):
+		return "an instant is out of range"
+	case len(r.Secrets) > clients.MaxSecrets:
+		return "it has too many secrets"
+	default:
+		return r.secretFault()
+	}
+}
+
+func (r *record) secretFault() string {
+	nothing := sha256.Sum256(nil)
+	for i, s := range r.Secrets {
+		taken := slices.ContainsFunc(r.Secrets[:i], func(other secretRecord) bool { return other.ID == s.ID })
+		switch {
+		case !clients.ValidID(s.ID) || taken:
+			return "the id of a secret is not valid"
+		case len(s.SHA256) != sha256.Size || bytes.Equal(s.SHA256, nothing[:]):
+			return "a digest is not valid"
+		case !validInstant(s.Created) || !validInstant(s.Expires):
+			return "an instant of a secret is out of range"
+		}
+	}
+	return ""
+}
+
+func parseRate(text string) (limit.Rate, error) {
+	if text == "" {
+		return limit.Rate{}, nil
+	}
+	return limit.ParseRate(text)
+}
+
+func parseIntrospection(text string) (clients.Introspection, error) {
+	if text == "" {
+		return clients.IntrospectNone, nil
+	}
+	return clients.ParseIntrospection(text)
+}
+
+func validInstant(milli int64) bool { return milli >= 0 && milli <= maxExact }
+
+func unixMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func instant(milli int64) time.Time {
+	if milli == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(milli).UTC()
+}

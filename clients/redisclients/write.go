@@ -1,0 +1,119 @@
+package redisclients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"snowgate/clients"
+)
+
+// write is what a script is to write about one client.
+type write struct {
+	id       string
+	expected string          // a revision, or "new"
+	after    *clients.Client // gets its revision and generation when it is written
+	stop     bool            // tokens of now stop being good
+	forget   []string        // fields of the last uses
+}
+
+var (
+	errForgotten = errors.New("redis has forgotten changes that this gateway knows of")
+	errReply     = errors.New("a script returned what it should not")
+)
+
+// put writes a client and makes the registry hold it. name is the name of the
+// change.
+func (s *Store) put(ctx context.Context, op, name string, w write) error {
+	rest, err := encodeRest(*w.after)
+	if err != nil {
+		return err
+	}
+	generation := strconv.FormatUint(w.after.Generation, 10)
+	if w.stop {
+		generation = "stop"
+	}
+	v, g, err := s.run(ctx, op, putScript, func(known uint64) []any {
+		return withForgotten([]any{w.id, w.expected, name, known, rest, generation, s.options.MaxTTL.Milliseconds(), grace.Milliseconds()}, w.forget)
+	})
+	if err != nil {
+		return err
+	}
+	w.after.Revision, w.after.Generation = v, g
+	s.apply([]entry{{id: w.id, revision: v, client: w.after}})
+	return nil
+}
+
+// remove deletes a client from Redis and the registry.
+func (s *Store) remove(ctx context.Context, op, name string, before *clients.Client) error {
+	v, _, err := s.run(ctx, op, deleteScript, func(known uint64) []any {
+		return withForgotten([]any{before.ID, before.Revision, name, known, s.options.MaxTTL.Milliseconds(), grace.Milliseconds()}, usedFields(before))
+	})
+	if err != nil {
+		return err
+	}
+	s.apply([]entry{{id: before.ID, revision: v}})
+	return nil
+}
+
+func withForgotten(args []any, fields []string) []any {
+	for _, field := range fields {
+		args = append(args, field)
+	}
+	return args
+}
+
+// run runs a script that changes one client, and once more if Redis had to be
+// given back what it has forgotten. It returns revision and generation.
+func (s *Store) run(ctx context.Context, op string, sc *script, args func(known uint64) []any) (revision, generation uint64, err error) {
+	for range 2 {
+		reply, err := s.runner.run(ctx, sc, args(s.Revision())...)
+		if err != nil {
+			return 0, 0, failure(op, err)
+		}
+		if len(reply) != 3 {
+			return 0, 0, failure(op, errReply)
+		}
+		if reply[0] != "behind" {
+			return verdict(op, reply)
+		}
+		if err := s.Refresh(ctx, true); err != nil {
+			return 0, 0, err
+		}
+	}
+	return 0, 0, failure(op, errForgotten)
+}
+
+// verdict turns the answer of a script into what it means.
+func verdict(op string, reply []string) (revision, generation uint64, err error) {
+	switch reply[0] {
+	case "done":
+		v, err1 := parseExact(reply[1])
+		g, err2 := parseExact(reply[2])
+		if err := errors.Join(err1, err2); err != nil {
+			return 0, 0, failure(op, err)
+		}
+		return v, g, nil
+	case "exists":
+		return 0, 0, clients.ErrExists
+	case "missing":
+		return 0, 0, clients.ErrNotFound
+	case "conflict":
+		return 0, 0, clients.ErrConflict
+	case "damaged":
+		return 0, 0, failure(op, errors.New("the document in Redis cannot be read"))
+	default:
+		return 0, 0, failure(op, fmt.Errorf("%w: %.32q", errReply, reply[0]))
+	}
+}
+
+// parseExact parses a number as the scripts write it: decimal, without sign or
+// leading zeros, and not rounded by Lua.
+func parseExact(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n > maxExact || strconv.FormatUint(n, 10) != text {
+		return 0, fmt.Errorf("%.32q is not a number", text)
+	}
+	return n, nil
+}
