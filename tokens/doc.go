@@ -23,10 +23,47 @@
 // never the secret; the full text exists in the [Bearer] that is handed out, and
 // leaves it only through [Bearer.Reveal].
 //
-// [Service.Validate] goes from cheap to dear: the syntax, then the tag, neither
-// of which allocates or asks anybody; then one look-up, a comparison of digests
-// in constant time, and the instant of expiry, which is in the record and judged
-// by the clock of [Config]. [Service.Revoke] deletes the record.
+// [Service.ValidateFrom] goes from cheap to dear, and first through everything
+// that asks nobody: the syntax; the tag; whether any gateway can have minted the
+// id, and so lately that the token may be alive; the rules that match ids. Then
+// comes the cache, or else one look-up that all share who ask for the same token
+// at that time. After it, for each request anew: the digest, compared in constant
+// time; the instant of expiry, which is in the record and judged by the clock of
+// [Config]; the rules for clients; and what the client may have now.
+//
+// # Cache
+//
+// Only a token whose record was found, and whose secret was shown, gets into the
+// cache. It stays fresh for [Config].CacheTTL from the moment the store was asked,
+// on the monotonic clock. A revocation that lands while the store is asked takes
+// the look-up out of the table of those under way, so its result reaches neither
+// the cache nor anybody who waits: they ask again. [Service.Gap], which says that
+// revocations may have been missed, begins a new epoch; entries and look-ups of
+// the old one decide nothing any more.
+//
+// # Revocation
+//
+// One token is revoked by deleting its record; [Service.Dropped] tells the other
+// gateways. Many are revoked by a [Rule], which is one write: [Rules] holds all of
+// them in memory, and they are checked after the cache.
+//
+//   - Everything of a client: each rule for a client makes a new generation, and a
+//     token belongs to the generation it was issued under. No clock takes part.
+//   - What a worker minted between two instants, and everything before an instant:
+//     intervals over ids.
+//
+// A gateway that has not learned of a new generation issues tokens that are born
+// revoked: the safe side. Rules are merged, never replaced, and given back to a
+// store that has lost them. Each has an end, after which nothing it matches can
+// be alive.
+//
+// No decision rests on information older than [Service.Bound], neither a cached
+// token nor the rules: a gateway whose rules were not confirmed within it cannot
+// decide. [Config].FailStatic relaxes this for tokens that are in the cache,
+// never for those that a known rule matches.
+//
+// Streams outlive the decision that opened them. [Service.Watch] cuts them when
+// their token expires or is revoked.
 //
 // # Keys of the tag
 //
@@ -35,10 +72,13 @@
 // the key with the greatest start that is not after it. Keys are added to the
 // [KeyStore] at least a minute before they start, and the keyring re-reads the
 // store more often than that, so gateways agree without talking to one another.
+// [Keyring.Rotate] adds one. A key goes when the longest lifetime ever permitted
+// has passed since its successor started.
 //
 // # Errors
 //
 // A refused token is [ErrInvalid] with one of the reasons below it. Whatever
 // keeps the gateway from deciding is [ErrUnavailable]. The two never mix: a
-// store that is down says nothing about a token.
+// store that is down says nothing about a token. [LimitedError] says nothing
+// about it either: nobody looked.
 package tokens

@@ -3,6 +3,7 @@ package tokens
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"snowgate/scope"
 )
@@ -19,6 +20,11 @@ var (
 	ErrUnknown   = &invalidError{"unknown"}   // no record: never issued, revoked, or expired and gone
 	ErrExpired   = &invalidError{"expired"}   // its instant has come
 	ErrMismatch  = &invalidError{"mismatch"}  // the record under its id holds another secret
+	ErrRevoked   = &invalidError{"revoked"}   // a [Rule] matches it
+	ErrClient    = &invalidError{"client"}    // its client is gone or disabled
+	ErrFuture    = &invalidError{"future"}    // minted later than the clock allows
+	ErrWorker    = &invalidError{"worker"}    // its id is none that the layout can have
+	ErrTooOld    = &invalidError{"too_old"}   // minted longer ago than any token may live
 	ErrAudience  = &invalidError{"audience"}  // meant for another resource (RFC 6750 §3.1 has no other code)
 )
 
@@ -31,9 +37,10 @@ func (e *invalidError) Error() string { return "tokens: the access token is not 
 func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
 // Reason returns the word by which metrics and logs count err: one of
-// malformed, forged, unknown, expired, mismatch, audience for a refused token,
-// "scope" for a valid one that may not go here, "unavailable" where no
-// decision could be made, "ok" for nil, and "error" for anything else.
+// malformed, forged, unknown, expired, mismatch, revoked, client, future, worker,
+// too_old, audience for a refused token, "scope" for a valid one that may not go
+// here, "limited" where too many unknown ones came before it, "unavailable"
+// where no decision could be made, "ok" for nil, and "error" for anything else.
 func Reason(err error) string {
 	if err == nil {
 		return "ok"
@@ -43,6 +50,9 @@ func Reason(err error) string {
 	}
 	if _, ok := errors.AsType[*InsufficientScopeError](err); ok {
 		return "scope"
+	}
+	if _, ok := errors.AsType[*LimitedError](err); ok {
+		return "limited"
 	}
 	if errors.Is(err, ErrUnavailable) {
 		return "unavailable"
@@ -73,4 +83,16 @@ type InsufficientScopeError struct {
 
 func (e *InsufficientScopeError) Error() string {
 	return fmt.Sprintf("tokens: the access token lacks a scope of %q", e.Required)
+}
+
+// LimitedError says that a token was not looked up because too many unknown
+// ones came from the same address. It says nothing about the token
+// (RFC 6585 §4, 429 Too Many Requests).
+type LimitedError struct {
+	// RetryAfter is how long the address had better wait; 0 if that is not known.
+	RetryAfter time.Duration
+}
+
+func (e *LimitedError) Error() string {
+	return "tokens: too many unknown access tokens from this address"
 }

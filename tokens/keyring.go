@@ -23,6 +23,9 @@ const (
 	keysRetry     = time.Second            // after a failed read, when there are keys to work with
 	keysFirstLoad = 100 * time.Millisecond // after a failed read, when there are none
 	keysReread    = time.Second            // at most one read in this time on behalf of callers
+	keysLead      = 90 * time.Second       // from a rotation to the start of its key: those 60 s and what a slow write may take
+	keysGrace     = 10 * time.Minute       // how much longer a key is kept than any token of it can live
+	keysRotate    = 10 * time.Second       // budget of a rotation
 )
 
 // TagKey is a key and the instant from which on it signs.
@@ -32,7 +35,8 @@ type TagKey struct {
 	Key   Key
 }
 
-// KeyStore keeps the keys that all gateways of a deployment share.
+// KeyStore keeps the keys that all gateways of a deployment share. One that is a
+// [KeyRemover] too is relieved of keys that no living token was signed with.
 // Implementations are safe for concurrent use; whatever goes wrong matches
 // [ErrUnavailable].
 type KeyStore interface {
@@ -50,6 +54,10 @@ type KeyringConfig struct {
 	Store KeyStore
 	// Now is the clock that ids are minted by. Default: time.Now.
 	Now func() time.Time
+	// Longest returns the longest lifetime of a token that was ever permitted, 0
+	// while that is not known: see [Rules.Longest]. nil: it is never known, and
+	// keys are kept for ever.
+	Longest func() time.Duration
 	// Report, if set, is told the error when reading the keys begins to fail,
 	// and nil when it works again. It is called by one goroutine at a time.
 	Report func(error)
@@ -60,6 +68,7 @@ type KeyringConfig struct {
 type Keyring struct {
 	store    KeyStore // nil if the key is fixed
 	now      func() time.Time
+	longest  func() time.Duration
 	report   func(error)
 	snapshot atomic.Pointer[keySet]
 
@@ -80,7 +89,7 @@ var errKeysMissing = fmt.Errorf("%w: the tag keys are not loaded yet", ErrUnavai
 // FixedKeyring returns a keyring that holds one key for all times and needs no
 // store. Its Run does nothing but wait.
 func FixedKeyring(key Key) *Keyring {
-	r := &Keyring{now: time.Now}
+	r := &Keyring{now: time.Now, longest: unknownLongest}
 	r.snapshot.Store(&keySet{keys: []TagKey{{Key: key}}})
 	return r
 }
@@ -91,15 +100,20 @@ func NewKeyring(cfg KeyringConfig) *Keyring {
 	if cfg.Store == nil {
 		panic("tokens: NewKeyring without a store")
 	}
-	r := &Keyring{store: cfg.Store, now: cfg.Now, report: cfg.Report, gate: make(chan struct{}, 1)}
+	r := &Keyring{store: cfg.Store, now: cfg.Now, longest: cfg.Longest, report: cfg.Report, gate: make(chan struct{}, 1)}
 	if r.now == nil {
 		r.now = time.Now
+	}
+	if r.longest == nil {
+		r.longest = unknownLongest
 	}
 	if r.report == nil {
 		r.report = func(error) {}
 	}
 	return r
 }
+
+func unknownLongest() time.Duration { return 0 }
 
 // Run reads the keys until ctx ends: at once, with jittered retries of about
 // 0.1 s until it succeeds, and every ten seconds from then on. A store that is
@@ -132,9 +146,53 @@ func (r *Keyring) pause(err error) time.Duration {
 // Loaded reports whether there are keys to work with.
 func (r *Keyring) Loaded() bool { return r.snapshot.Load() != nil }
 
+// Starts returns the instants from which on the keys sign, in order: the zero
+// time for the first key of a deployment. It is empty before the first read.
+func (r *Keyring) Starts() []time.Time {
+	set := r.snapshot.Load()
+	if set == nil {
+		return nil
+	}
+	starts := make([]time.Time, len(set.keys))
+	for i, key := range set.keys {
+		if key.Start != 0 {
+			starts[i] = time.UnixMilli(key.Start).UTC()
+		}
+	}
+	return starts
+}
+
+// ErrKeyFixed says that a keyring has one key for all times.
+var ErrKeyFixed = errors.New("tokens: the tag key is fixed by the configuration, so it cannot be rotated")
+
+// Rotate adds a key to the store and returns the instant from which on it signs,
+// a minute and a half from now: by then every gateway has read it. Tokens signed
+// with the keys before it stay valid. After an error, which is [ErrKeyFixed] or
+// matches [ErrUnavailable], the key may have been added all the same.
+func (r *Keyring) Rotate(ctx context.Context) (start time.Time, err error) {
+	if r.store == nil {
+		return time.Time{}, ErrKeyFixed
+	}
+	if !r.Loaded() {
+		return time.Time{}, errKeysMissing // the first key starts in 1970, and comes first
+	}
+	ctx, cancel := context.WithTimeout(ctx, keysRotate)
+	defer cancel()
+	key := TagKey{Start: r.now().Add(keysLead).UnixMilli(), Key: NewKey()}
+	if err := r.store.AddKeys(ctx, []TagKey{key}); err != nil {
+		return time.Time{}, err
+	}
+	// If another gateway took the same millisecond, its key is the one.
+	if err := r.Refresh(ctx, true); err != nil {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(key.Start).UTC(), nil
+}
+
 // Merge adds keys. One whose start is known already replaces the one here: the
-// store is the arbiter between gateways. It is for keys learned by other ways
-// than reading the store, and not for a fixed keyring.
+// store is the arbiter between gateways. Keys that no living token can be signed
+// with go. It is for keys learned by other ways than reading the store, and not
+// for a fixed keyring.
 func (r *Keyring) Merge(keys []TagKey) {
 	for {
 		old := r.snapshot.Load()
@@ -143,10 +201,28 @@ func (r *Keyring) Merge(keys []TagKey) {
 			next.keys, next.read = slices.Clone(old.keys), old.read
 		}
 		next.add(keys)
+		next.keys = next.keys[r.outlived(next.keys):]
 		if len(next.keys) == 0 || r.snapshot.CompareAndSwap(old, next) {
 			return
 		}
 	}
+}
+
+// outlived returns how many of the keys, which are in the order of their starts,
+// no living token can be signed with. The last token of a key was minted when
+// the next one started. Every gateway comes to the same result, whatever other
+// keys it knows, so none gives back what another one has removed.
+func (r *Keyring) outlived(keys []TagKey) int {
+	longest := r.longest()
+	if longest <= 0 {
+		return 0
+	}
+	over := r.now().Add(-longest - keysGrace).UnixMilli()
+	n := 0
+	for n+1 < len(keys) && keys[n+1].Start < over {
+		n++
+	}
+	return n
 }
 
 // Verify judges the tag of b, which was minted at the given instant: nil,
@@ -219,8 +295,9 @@ func (r *Keyring) reread(ctx context.Context) error {
 
 // Refresh reads the store now: keys that it lost are given back, keys that others
 // added are learned. Run does so by itself; this is for when it is known that
-// the store has forgotten. The error matches [ErrUnavailable].
-func (r *Keyring) Refresh(ctx context.Context) error { return r.refresh(ctx) }
+// the store has changed or forgotten. It is a read in full whether or not full is
+// set. The error matches [ErrUnavailable].
+func (r *Keyring) Refresh(ctx context.Context, _ bool) error { return r.refresh(ctx) }
 
 // refresh reads the store.
 func (r *Keyring) refresh(ctx context.Context) error {
@@ -266,11 +343,12 @@ func (r *Keyring) exchange(ctx context.Context) ([]TagKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing := r.snapshot.Load().without(keys)
+	missing := r.missing(keys)
 	if len(keys) == 0 && len(missing) == 0 {
 		missing = []TagKey{{Start: 0, Key: NewKey()}}
 	}
 	if len(missing) == 0 {
+		r.relieve(ctx, keys)
 		return keys, nil
 	}
 	if err := r.store.AddKeys(ctx, missing); err != nil {
@@ -282,6 +360,37 @@ func (r *Keyring) exchange(ctx context.Context) ([]TagKey, error) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, errors.New("the tag keys vanish from the store"))
 	}
 	return keys, err
+}
+
+// missing returns the keys that the store, which holds keys, should have too.
+func (r *Keyring) missing(keys []TagKey) []TagKey {
+	mine := r.snapshot.Load()
+	if mine == nil {
+		return nil
+	}
+	all := keySet{keys: slices.Clone(mine.keys)}
+	all.add(keys) // a key of theirs may be the one that ends one of mine
+	all.keys = all.keys[r.outlived(all.keys):]
+	return all.without(keys)
+}
+
+// relieve removes the keys that no living token can be signed with from the
+// store, which holds keys. It is not urgent: what fails is done after the next
+// read.
+func (r *Keyring) relieve(ctx context.Context, keys []TagKey) {
+	remover, ok := r.store.(KeyRemover)
+	if !ok {
+		return
+	}
+	var all keySet
+	all.add(keys)
+	var starts []int64
+	for _, key := range all.keys[:r.outlived(all.keys)] {
+		starts = append(starts, key.Start)
+	}
+	if starts != nil {
+		_ = remover.RemoveKeys(ctx, starts)
+	}
 }
 
 // add puts keys in their places; those with a known start replace.
@@ -296,11 +405,8 @@ func (s *keySet) add(keys []TagKey) {
 	}
 }
 
-// without returns the keys of s whose start is not among keys. s may be nil.
+// without returns the keys of s whose start is not among keys.
 func (s *keySet) without(keys []TagKey) []TagKey {
-	if s == nil {
-		return nil
-	}
 	var missing []TagKey
 	for _, mine := range s.keys {
 		if !slices.ContainsFunc(keys, func(k TagKey) bool { return k.Start == mine.Start }) {

@@ -19,60 +19,35 @@ const (
 	issueAttempts = 3
 )
 
-// Generator makes the ids of new tokens.
-type Generator interface {
-	// Next returns an id that nobody else is given. It may wait until ctx ends.
-	Next(ctx context.Context) (idgen.ID, error)
-}
-
-// Observer is told how every call ended, as [Reason] words it. It is called by
-// many goroutines at once and must not block.
-type Observer interface {
-	Issued(result string)
-	Validated(result string)
-	Revoked(result string)
-}
-
-// Config is what a [Service] is made of.
-type Config struct {
-	Store Store     // required
-	Keys  *Keyring  // required; its owner runs it
-	IDs   Generator // required
-
-	// MintTime reads the instant from an id. Required.
-	MintTime func(idgen.ID) time.Time
-	// Now is the clock that tokens expire by. Default: time.Now.
-	Now func() time.Time
-	// Timeout bounds each call that asks the store, however many round trips it
-	// takes. 0: only ctx does.
-	Timeout time.Duration
-	// Observer counts results; may be nil.
-	Observer Observer
-	// DuplicateID, if set, is told of every id that turned out to be taken:
-	// two generators work under one worker number.
-	DuplicateID func(idgen.ID)
-}
-
 // Service issues, validates and revokes tokens. It is safe for concurrent use.
 type Service struct {
-	cfg Config
+	cfg     Config
+	cache   cache
+	lookUps lookUps
+	watches watches
+	static  staticMode
 }
 
 // NewService returns a service on cfg. It panics if a required field is missing.
+// It is closed when it is not used any more.
 func NewService(cfg Config) *Service {
-	if cfg.Store == nil || cfg.Keys == nil || cfg.IDs == nil || cfg.MintTime == nil {
-		panic("tokens: NewService without Store, Keys, IDs or MintTime")
+	s := &Service{cfg: cfg.withDefaults()}
+	s.cache.open(s.cfg.CacheSize, s.cfg.CacheTTL, s.cfg.FailStatic)
+	s.lookUps.flying = make(map[idgen.ID]*lookUp)
+	s.static.tell = s.cfg.OnFailStatic
+	s.watches.open(s)
+	if s.cfg.Rules != nil {
+		s.cfg.Rules.onAdd(s.rulesAdded)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Observer == nil {
-		cfg.Observer = silent{}
-	}
-	if cfg.DuplicateID == nil {
-		cfg.DuplicateID = func(idgen.ID) {}
-	}
-	return &Service{cfg: cfg}
+	return s
+}
+
+// Close ends what runs on behalf of the service and waits for it. Streams that
+// are watched are not cut. Nothing may be asked of the service afterwards.
+func (s *Service) Close() {
+	s.watches.close()
+	s.lookUps.ended.Wait()
+	s.cache.close()
 }
 
 // Grant is what a client has been found entitled to.
@@ -81,9 +56,15 @@ type Grant struct {
 	Scope    scope.List    // may be empty
 	Audience []string      // may be empty
 	TTL      time.Duration // > 0; fractions of a millisecond are dropped from the expiry
+	// Generation is the least that the token is issued under, for a client of
+	// which more is known than the rules tell.
+	Generation uint64
 }
 
-var errGrant = errors.New("tokens: a grant needs a client and a lifetime of at least a millisecond")
+var (
+	errGrant     = errors.New("tokens: a grant needs a client and a lifetime of at least a millisecond")
+	errGrantLong = errors.New("tokens: a grant is longer than the longest lifetime that the rules were told of")
+)
 
 // Issue makes a token for g and stores its record: one round trip unless the id
 // turns out to be taken, when it takes the next one, at most twice.
@@ -100,6 +81,14 @@ func (s *Service) Issue(ctx context.Context, g Grant) (Bearer, Token, error) {
 func (s *Service) issue(ctx context.Context, g Grant) (Bearer, Token, error) {
 	if g.Client == "" || g.TTL < time.Millisecond {
 		return Bearer{}, Token{}, errGrant
+	}
+	// Under rules that are not confirmed, it might be born revoked.
+	if s.footing(time.Now()) != firm {
+		return Bearer{}, Token{}, errUnconfirmed
+	}
+	// The token would outlive the rules that match it, and the key of its tag.
+	if s.cfg.Rules != nil && g.TTL > s.cfg.Rules.Longest() {
+		return Bearer{}, Token{}, errGrantLong
 	}
 	for range issueAttempts {
 		bearer, token, err := s.mint(ctx, g)
@@ -133,68 +122,29 @@ func (s *Service) mint(ctx context.Context, g Grant) (Bearer, Token, error) {
 	if err != nil {
 		return Bearer{}, Token{}, err
 	}
-	return bearer, Token{
+	token := Token{
 		ID:        id,
 		Client:    g.Client,
 		Scope:     g.Scope,
 		Audience:  slices.Clone(g.Audience),
 		IssuedAt:  issued,
 		ExpiresAt: time.UnixMilli(s.cfg.Now().Add(g.TTL).UnixMilli()),
-	}, nil
-}
 
-// Validate judges the text that a caller presented as a token: the token, an
-// error that matches [ErrInvalid] with its reason, or one that matches
-// [ErrUnavailable]. Malformed and forged texts are refused without asking the
-// store. Whether the token is good for a certain place, [Requirement.Check]
-// tells.
-func (s *Service) Validate(ctx context.Context, text string) (*Token, error) {
-	token, err := s.validate(ctx, text)
-	s.cfg.Observer.Validated(Reason(err))
-	return token, err
-}
-
-func (s *Service) validate(ctx context.Context, text string) (*Token, error) {
-	bearer, issued, err := s.authentic(ctx, text)
-	if err != nil {
-		return nil, err
+		Generation: g.Generation,
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	return s.load(ctx, bearer, issued)
-}
-
-// authentic parses text and verifies its tag.
-func (s *Service) authentic(ctx context.Context, text string) (Bearer, time.Time, error) {
-	bearer, err := ParseBearer(text)
-	if err != nil {
-		return Bearer{}, time.Time{}, err
+	if s.cfg.Rules != nil {
+		token.Generation = max(token.Generation, s.cfg.Rules.Generation(g.Client))
 	}
-	issued := s.cfg.MintTime(bearer.ID())
-	return bearer, issued, s.cfg.Keys.Verify(ctx, bearer, issued)
-}
-
-// load returns the token that bearer opens, if it is still good.
-func (s *Service) load(ctx context.Context, bearer Bearer, issued time.Time) (*Token, error) {
-	record, err := s.cfg.Store.Load(ctx, bearer.ID())
-	if err != nil {
-		return nil, err
-	}
-	if !record.Digest.Equal(bearer.Digest()) {
-		return nil, ErrMismatch
-	}
-	if !s.cfg.Now().Before(record.Token.ExpiresAt) {
-		return nil, ErrExpired
-	}
-	token := record.Token
-	token.IssuedAt = issued
-	return &token, nil
+	return bearer, token, nil
 }
 
 // Revoke ends the token with the given text on behalf of client (RFC 7009
 // §2.1). A text that is no token of ours, or no longer, is no error (§2.2). A
 // token of another client is [ErrForeignToken] and lives on. [ErrUnavailable]
 // means that the token may still be alive.
+//
+// When Revoke returns nil, no decision of this service that begins afterwards
+// finds the token good, and streams that it opened have been cut.
 func (s *Service) Revoke(ctx context.Context, text, client string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -211,28 +161,45 @@ func (s *Service) Revoke(ctx context.Context, text, client string) error {
 }
 
 func (s *Service) revoke(ctx context.Context, text, client string) error {
-	bearer, issued, err := s.authentic(ctx, text)
+	bearer, _, err := s.authentic(ctx, text)
 	if err != nil {
 		return err
 	}
-	token, err := s.load(ctx, bearer, issued)
+	record, err := s.cfg.Store.Load(ctx, bearer.ID())
 	if err != nil {
 		return err
 	}
-	if token.Client != client {
+	switch {
+	case !record.Digest.Equal(bearer.Digest()):
+		return ErrMismatch
+	case !s.cfg.Now().Before(record.Token.ExpiresAt):
+		return ErrExpired
+	case record.Token.Client != client:
 		return ErrForeignToken
 	}
-	return s.cfg.Store.Delete(ctx, token.ID)
+	return s.delete(ctx, bearer.ID())
 }
 
 // RevokeID ends the token with the given id, whoever's it is, on behalf of an
-// administrator. That there is none is no error.
+// administrator. That there is none is no error. It takes effect as Revoke does.
 func (s *Service) RevokeID(ctx context.Context, id idgen.ID) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	err := s.cfg.Store.Delete(ctx, id)
+	err := s.delete(ctx, id)
 	s.cfg.Observer.Revoked(Reason(err))
 	return err
+}
+
+// delete removes the record of id, and whatever was learned of it.
+func (s *Service) delete(ctx context.Context, id idgen.ID) error {
+	err := s.cfg.Store.Delete(ctx, id)
+	s.forget(id)
+	if err != nil {
+		s.watches.reread(id) // it may be gone all the same
+		return err
+	}
+	s.watches.cut(id, ErrRevoked)
+	return nil
 }
 
 // bounded applies the budget of one decision.
@@ -242,10 +209,3 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 	}
 	return context.WithTimeout(ctx, s.cfg.Timeout)
 }
-
-// silent is the Observer of those who set none.
-type silent struct{}
-
-func (silent) Issued(string)    {}
-func (silent) Validated(string) {}
-func (silent) Revoked(string)   {}

@@ -396,6 +396,10 @@ func TestFakeKeepsTheContract(t *testing.T) {
 		return tokenstest.NewStore(clock.Now), clock.Advance
 	})
 	tokenstest.TestKeyStore(t, func(*testing.T) tokens.KeyStore { return tokenstest.NewStore(time.Now) })
+	tokenstest.TestRuleStore(t, func(*testing.T) (tokens.RuleStore, func() time.Time) {
+		clock := tokenstest.NewClock(start)
+		return tokenstest.NewStore(clock.Now), clock.Now
+	})
 }
 
 func TestConcurrentUse(t *testing.T) {

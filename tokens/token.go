@@ -29,6 +29,9 @@ type Token struct {
 	// ExpiresAt is the first instant at which the token is no longer valid,
 	// with millisecond precision.
 	ExpiresAt time.Time
+	// Generation is that of the client when the token was issued, 0 for the
+	// first. The token is revoked when a [RuleClient] names a greater one.
+	Generation uint64
 }
 
 // Requirement is what a protected place asks of a token. The zero value asks

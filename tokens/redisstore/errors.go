@@ -65,8 +65,10 @@ var serverKinds = []struct{ prefix, kind string }{
 	{"NOAUTH", KindAuth},
 	{"WRONGPASS", KindAuth},
 	{"NOPERM", KindAuth},
-	{"ERR AUTH", KindAuth},             // a password where none is set
-	{"ERR invalid password", KindAuth}, // before Redis 6
+	{"ERR The user executing the script can't", KindAuth}, // a right is missing, in Redis 7.0
+	{"ERR ACL failure in script", KindAuth},               // and later
+	{"ERR AUTH", KindAuth},                                // a password where none is set
+	{"ERR invalid password", KindAuth},                    // before Redis 6
 	{"CLUSTERDOWN", KindCluster},
 	{"MOVED", KindCluster},
 	{"ASK", KindCluster},

@@ -286,6 +286,11 @@ func TestMissingRight(t *testing.T) {
 	server.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+get", "+getex", "+client", "+hello")
 	store := open(t, redisstore.Options{URL: "redis://reader:hunter2@" + server.Addr()})
 	wantUnavailable(t, "Save", store.Save(t.Context(), tokenstest.SampleRecord(1), time.Minute), redisstore.KindAuth)
+	wantUnavailable(t, "Delete", store.Delete(t.Context(), 1), redisstore.KindAuth)
+	server.Do("ACL", "SETUSER", "reader", "+evalsha", "+eval", "+time")
+	wantUnavailable(t, "Delete", store.Delete(t.Context(), 1), redisstore.KindAuth)
+	_, err := store.LoadRules(t.Context())
+	wantUnavailable(t, "LoadRules", err, redisstore.KindAuth)
 }
 
 // TestReplica: a replica may lack what its primary has, so "no such key" from

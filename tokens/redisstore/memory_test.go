@@ -32,6 +32,7 @@ func TestMemoryPerToken(t *testing.T) {
 	}{
 		{"two scopes", tokens.Token{Client: "orders", Scope: scope.Of("orders.read", "orders.write")}, 215},
 		{"two scopes, longer client", tokens.Token{Client: "orders-worker", Scope: scope.Of("orders.read", "orders.write")}, 231},
+		{"two scopes, client once revoked", tokens.Token{Client: "orders", Scope: scope.Of("orders.read", "orders.write"), Generation: 1000}, 215},
 		{"an audience too", tokens.Token{
 			Client: "orders-worker", Scope: scope.Of("orders.read", "orders.write"), Audience: []string{"https://orders.example"},
 		}, 247},

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -42,6 +43,13 @@ type Options struct {
 	// long it took, and its [Kind] of failure, "ok" if none. It is called by
 	// many goroutines at once and must not block.
 	Observe func(command string, d time.Duration, kind string)
+	// WaitReplicas makes every revocation wait until that many replicas have it
+	// (WAIT), so that a failover to one of them does not undo it. Without them the
+	// revocation is made and is an error all the same, to be repeated. Not for
+	// clusters. Default: 0.
+	WaitReplicas int
+	// WaitTimeout bounds that wait, on top of Timeout. Default: that of Timeout.
+	WaitTimeout time.Duration
 }
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
@@ -61,7 +69,13 @@ func Open(opts Options) (*Store, error) {
 	if opts.Timeout < time.Millisecond {
 		return nil, fmt.Errorf("redisstore: the timeout %s is shorter than a millisecond", opts.Timeout)
 	}
-	s := &Store{prefix: opts.Prefix, timeout: opts.Timeout, probes: newProbes()}
+	if err := opts.checkWait(); err != nil {
+		return nil, err
+	}
+	s := &Store{prefix: opts.Prefix, timeout: opts.Timeout, probes: newProbes(), observe: opts.Observe}
+	if opts.WaitReplicas > 0 {
+		s.waitReplicas, s.waitTimeout = opts.WaitReplicas, cmp.Or(opts.WaitTimeout, opts.Timeout)
+	}
 	client, err := s.connect(opts)
 	if err != nil {
 		s.probes.close()
@@ -69,6 +83,17 @@ func Open(opts Options) (*Store, error) {
 	}
 	s.client = client
 	return s, nil
+}
+
+// checkWait refuses a wait for replicas that cannot be.
+func (o Options) checkWait() error {
+	switch {
+	case o.WaitReplicas < 0 || o.WaitTimeout < 0 || o.WaitTimeout > 0 && o.WaitTimeout < time.Millisecond:
+		return fmt.Errorf("redisstore: cannot wait %s for %d replicas", o.WaitTimeout, o.WaitReplicas)
+	case o.WaitReplicas > 0 && strings.Contains(o.URL, "+cluster://"):
+		return errors.New("redisstore: a cluster cannot be made to wait for replicas")
+	}
+	return nil
 }
 
 // connect makes the client for the topology that the URL's scheme names and

@@ -13,15 +13,21 @@ import (
 
 // A record is stored as
 //
-//	version  1 byte, recordVersion
-//	digest   32 bytes
-//	expiry   uvarint, Unix milliseconds
-//	client   uvarint length, bytes
-//	scope    uvarint length, bytes (RFC 6749 §3.3, as scope.List writes it)
-//	audience uvarint length, bytes; repeated to the end
+//	version    1 byte: recordPlain or recordGeneration
+//	digest     32 bytes
+//	expiry     uvarint, Unix milliseconds
+//	generation uvarint, not 0; only with recordGeneration
+//	client     uvarint length, bytes
+//	scope      uvarint length, bytes (RFC 6749 §3.3, as scope.List writes it)
+//	audience   uvarint length, bytes; repeated to the end
 //
-// Every uvarint is as short as can be, so a record has one encoding.
-const recordVersion = 1
+// Every uvarint is as short as can be and generation 0 is left out, so a record
+// has one encoding. Most clients have never been revoked: their tokens take no
+// byte more for it, and are understood by gateways that know no generations.
+const (
+	recordPlain      = 1
+	recordGeneration = 2
+)
 
 // What a record may hold at most; far more than the configuration allows, and
 // little enough for a damaged value to do no harm.
@@ -42,14 +48,18 @@ func encodeRecord(r tokens.Record) ([]byte, error) {
 	if t.Client == "" || len(t.Client) > maxClient || len(t.Scope) > maxScope || len(t.Audience) > maxAudiences || expiry < 0 {
 		return nil, errors.New("redisstore: the token holds more than can be stored")
 	}
-	size := 1 + len(r.Digest) + 3*binary.MaxVarintLen64 + len(t.Client) + len(t.Scope)
+	size := 1 + len(r.Digest) + 4*binary.MaxVarintLen64 + len(t.Client) + len(t.Scope)
 	for _, audience := range t.Audience {
 		size += binary.MaxVarintLen16 + len(audience)
 	}
 	b := make([]byte, 0, size)
-	b = append(b, recordVersion)
+	b = append(b, recordPlain)
 	b = append(b, r.Digest[:]...)
 	b = binary.AppendUvarint(b, uint64(expiry))
+	if t.Generation != 0 {
+		b[0] = recordGeneration
+		b = binary.AppendUvarint(b, t.Generation)
+	}
 	b = appendText(b, t.Client)
 	b = appendText(b, t.Scope.String())
 	for _, audience := range t.Audience {
@@ -69,11 +79,15 @@ func appendText(b []byte, text string) []byte {
 // makes; anything else is errRecord.
 func decodeRecord(id idgen.ID, b []byte) (tokens.Record, error) {
 	r := tokens.Record{Token: tokens.Token{ID: id}}
-	if len(b) < 1+len(r.Digest) || b[0] != recordVersion {
+	if len(b) < 1+len(r.Digest) || b[0] != recordPlain && b[0] != recordGeneration {
 		return tokens.Record{}, errRecord
 	}
 	in := reader{rest: b[1+copy(r.Digest[:], b[1:]):]}
 	r.Token.ExpiresAt = in.instant()
+	if b[0] == recordGeneration {
+		r.Token.Generation = in.uvarint()
+		in.bad = in.bad || r.Token.Generation == 0
+	}
 	r.Token.Client = in.text(1, maxClient)
 	r.Token.Scope = in.scope()
 	for !in.bad && len(in.rest) > 0 {

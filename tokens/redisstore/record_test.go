@@ -32,6 +32,14 @@ func TestRecordVector(t *testing.T) {
 	if got := encoded(t, r); string(got) != want {
 		t.Errorf("encodeRecord = %q, want %q", got, want)
 	}
+	r.Token.Generation = 129
+	want = "\x02\xaa" + strings.Repeat("\x00", 31) + "\xac\x02" + "\x81\x01" + "\x02ab" + "\x03r w" + "\x01x" + "\x02yz"
+	if got := encoded(t, r); string(got) != want {
+		t.Errorf("encodeRecord with a generation = %q, want %q", got, want)
+	}
+	if got, err := decodeRecord(7, []byte(want)); err != nil || got.Token.Generation != 129 {
+		t.Errorf("decodeRecord = generation %d, %v, want 129", got.Token.Generation, err)
+	}
 }
 
 func TestRecordBounds(t *testing.T) {
@@ -70,7 +78,11 @@ func TestDamagedRecords(t *testing.T) {
 	head := string(good[:33])
 	for name, text := range map[string]string{
 		"empty":                "",
-		"another version":      "\x02" + string(good[1:]),
+		"version 0":            "\x00" + string(good[1:]),
+		"version 3":            "\x03" + string(good[1:]),
+		"generation 0":         "\x02" + head[1:] + "\x01" + "\x00" + "\x01c" + "\x00",
+		"overlong generation":  "\x02" + head[1:] + "\x01" + "\x81\x00" + "\x01c" + "\x00",
+		"no generation":        "\x02" + head[1:] + "\x01",
 		"no expiry":            head,
 		"overlong expiry":      head + "\x81\x80\x00" + "\x01c" + "\x00",
 		"expiry past all time": head + string(binary.AppendUvarint(nil, 1<<63)) + "\x01c" + "\x00",
@@ -98,6 +110,9 @@ func TestDamagedRecords(t *testing.T) {
 func FuzzDecodeRecord(f *testing.F) {
 	f.Add(encoded(f, tokenstest.SampleRecord(1)))
 	f.Add(encoded(f, tokens.Record{Token: tokens.Token{Client: "c", ExpiresAt: time.UnixMilli(1)}}))
+	revoked := tokenstest.SampleRecord(1)
+	revoked.Token.Generation = 1 << 40
+	f.Add(encoded(f, revoked))
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("\x01", 60)))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -14,8 +14,9 @@ import (
 	"snowgate/tokens"
 )
 
-// Store keeps tokens in Redis. It implements [tokens.Store] and
-// [tokens.KeyStore], and is safe for concurrent use. Every failure is an
+// Store keeps tokens in Redis. It implements [tokens.Store],
+// [tokens.KeyStore], [tokens.KeyRemover] and [tokens.RuleStore], and is safe for
+// concurrent use. Every failure is an
 // [*Error], which matches [tokens.ErrUnavailable].
 type Store struct {
 	client  redis.UniversalClient
@@ -25,11 +26,20 @@ type Store struct {
 	// demoted says that the server refused to write at the monitor's last probe:
 	// it may be a replica by now, whose copy of a token proves nothing.
 	demoted atomic.Bool
+
+	dialect dialect
+	longest atomic.Int64 // longest lifetime of a token known, in milliseconds
+	observe func(command string, d time.Duration, kind string)
+
+	waitReplicas int
+	waitTimeout  time.Duration
 }
 
 var (
-	_ tokens.Store    = (*Store)(nil)
-	_ tokens.KeyStore = (*Store)(nil)
+	_ tokens.Store      = (*Store)(nil)
+	_ tokens.KeyStore   = (*Store)(nil)
+	_ tokens.KeyRemover = (*Store)(nil)
+	_ tokens.RuleStore  = (*Store)(nil)
 )
 
 // Client returns the connection pool, for adapters that keep other things in
@@ -138,13 +148,21 @@ type demotedError struct{}
 func (*demotedError) Error() string { return "the server takes no writes: it may be a replica" }
 func (*demotedError) kind() string  { return KindReadOnly }
 
-// Delete implements [tokens.Store]: one DEL.
+// Delete implements [tokens.Store]: one script, which removes the record and then
+// tells the other gateways. Should Redis refuse to tell them, the token is gone
+// all the same, and they notice when their copy is as old as it may get.
+// Nothing stays behind in Redis.
 func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.client.Del(ctx, s.tokenKey(id)).Err(); err != nil {
+	var refusal string
+	err := s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) error {
+		var err error
+		refusal, err = s.dialect.run(ctx, rdb, tokenDeleteScript, []string{s.tokenKey(id)}, s.pushChannel(), id.String()).Text()
+		return err
+	})
+	if err != nil {
 		return failure("delete a token", err)
 	}
+	s.reportPush(refusal)
 	return nil
 }
 
@@ -171,17 +189,24 @@ func (s *Store) LoadKeys(ctx context.Context) ([]tokens.TagKey, error) {
 	return keys, nil
 }
 
-// AddKeys implements [tokens.KeyStore]: one HSETNX for each key.
+// AddKeys implements [tokens.KeyStore]: one script. The other gateways are told
+// if it added any.
 func (s *Store) AddKeys(ctx context.Context, keys []tokens.TagKey) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
+	args := make([]any, 0, 2*len(keys))
 	for _, key := range keys {
-		field := strconv.FormatInt(key.Start, 10)
-		if err := s.client.HSetNX(ctx, s.sharedKey("tagkey"), field, key.Key.Reveal()).Err(); err != nil {
-			return failure("add a tag key", err)
-		}
+		args = append(args, key.Start, key.Key.Reveal())
 	}
-	return nil
+	return s.write(ctx, "add tag keys", keyAddScript, args...)
+}
+
+// RemoveKeys implements [tokens.KeyRemover]: one script. The other gateways are
+// told if it removed any.
+func (s *Store) RemoveKeys(ctx context.Context, starts []int64) error {
+	args := make([]any, 0, len(starts))
+	for _, start := range starts {
+		args = append(args, start)
+	}
+	return s.write(ctx, "remove tag keys", keyRemoveScript, args...)
 }
 
 // EpochMismatchError says that this deployment counts time from another instant
@@ -226,3 +251,7 @@ func (s *Store) tokenKey(id idgen.ID) string { return s.prefix + ":t:" + id.Stri
 // sharedKey is the key of something there is one of in a deployment; the hash
 // tag keeps all of them on one shard.
 func (s *Store) sharedKey(name string) string { return "{" + s.prefix + "}:" + name }
+
+// pushChannel is where gateways are told to look again. Its hash tag is that of
+// the shared keys, so a cluster client subscribes at the node that has them.
+func (s *Store) pushChannel() string { return s.sharedKey("push") }

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -83,13 +84,17 @@ func TestContract(t *testing.T) {
 			n := 0
 			fresh := func(t *testing.T) *redisstore.Store { // an empty store is another prefix
 				n++
-				return open(t, redisstore.Options{URL: address, Prefix: "test" + string(rune('a'+n)), Timeout: 2 * time.Second})
+				return open(t, redisstore.Options{URL: address, Prefix: "test" + strconv.Itoa(n), Timeout: 2 * time.Second})
 			}
 			tokenstest.TestStore(t, func(t *testing.T) (tokens.Store, func(time.Duration)) {
 				store := fresh(t)
 				return store, inRealTime(t, store)
 			})
 			tokenstest.TestKeyStore(t, func(t *testing.T) tokens.KeyStore { return fresh(t) })
+			tokenstest.TestRuleStore(t, func(t *testing.T) (tokens.RuleStore, func() time.Time) {
+				store := fresh(t)
+				return store, func() time.Time { return serverTime(t, store) }
+			})
 			testEpoch(t, fresh(t))
 		})
 	}
@@ -141,7 +146,8 @@ func TestCommands(t *testing.T) {
 		{"save", func() error { return store.Save(ctx, r, time.Hour+time.Second) }, "set ok"},
 		{"save again", func() error { return store.Save(ctx, r, time.Hour) }, "set ok, get ok"},
 		{"load", func() error { _, err := store.Load(ctx, r.Token.ID); return err }, "get ok"},
-		{"delete", func() error { return store.Delete(ctx, r.Token.ID) }, "del ok"},
+		{"first delete", func() error { return store.Delete(ctx, 1) }, "evalsha other, eval ok"},
+		{"delete", func() error { return store.Delete(ctx, r.Token.ID) }, "evalsha ok"},
 	}
 	for _, step := range steps {
 		if err := step.do(); err != nil {
@@ -266,6 +272,9 @@ func TestOpenRefuses(t *testing.T) {
 		"a brace in the prefix":    {URL: "redis://localhost", Prefix: "{a}"},
 		"a space in the prefix":    {URL: "redis://localhost", Prefix: "a b"},
 		"a timeout of nanoseconds": {URL: "redis://localhost", Timeout: 5},
+		"fewer than no replicas":   {URL: "redis://localhost", WaitReplicas: -1},
+		"no wait for replicas":     {URL: "redis://localhost", WaitReplicas: 1, WaitTimeout: 5},
+		"replicas of a cluster":    {URL: "redis+cluster://localhost", WaitReplicas: 1},
 	} {
 		store, err := redisstore.Open(opts)
 		if err == nil {

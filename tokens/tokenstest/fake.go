@@ -38,14 +38,15 @@ func (c *Clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Store is a [tokens.Store] and [tokens.KeyStore] in memory. It is safe for
-// concurrent use.
+// Store is a [tokens.Store], [tokens.KeyStore], [tokens.KeyRemover] and
+// [tokens.RuleStore] in memory. It is safe for concurrent use.
 type Store struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	records map[idgen.ID]entry
 	keys    map[int64]tokens.Key
+	rules   tokens.RuleSet
 	fault   func(op string) error
 	calls   map[string]int
 }
@@ -56,8 +57,10 @@ type entry struct {
 }
 
 var (
-	_ tokens.Store    = (*Store)(nil)
-	_ tokens.KeyStore = (*Store)(nil)
+	_ tokens.Store      = (*Store)(nil)
+	_ tokens.KeyStore   = (*Store)(nil)
+	_ tokens.KeyRemover = (*Store)(nil)
+	_ tokens.RuleStore  = (*Store)(nil)
 )
 
 // NewStore returns an empty store whose records expire by the given clock.
@@ -99,6 +102,22 @@ func (s *Store) Wipe() {
 	defer s.mu.Unlock()
 	clear(s.records)
 	clear(s.keys)
+	s.rules = tokens.RuleSet{}
+}
+
+// Snapshot returns a function that takes the store back to what it holds now, as
+// a failover to a replica that lags does.
+func (s *Store) Snapshot() (rollback func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	records, keys, rules := maps.Clone(s.records), maps.Clone(s.keys), s.rules
+	rules.Rules = slices.Clone(rules.Rules)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.records, s.keys, s.rules = maps.Clone(records), maps.Clone(keys), rules
+		s.rules.Rules = slices.Clone(rules.Rules)
+	}
 }
 
 // Put stores r as it is, over whatever is there, so that a test can have a
@@ -193,6 +212,91 @@ func (s *Store) AddKeys(ctx context.Context, keys []tokens.TagKey) error {
 		}
 	}
 	return nil
+}
+
+// RemoveKeys implements [tokens.KeyRemover].
+func (s *Store) RemoveKeys(ctx context.Context, starts []int64) error {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "RemoveKeys"); err != nil {
+		return err
+	}
+	for _, start := range starts {
+		delete(s.keys, start)
+	}
+	return nil
+}
+
+// LoadRules implements [tokens.RuleStore].
+func (s *Store) LoadRules(ctx context.Context) (tokens.RuleSet, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "LoadRules"); err != nil {
+		return tokens.RuleSet{}, err
+	}
+	s.pruneRules()
+	set := s.rules
+	set.Rules = slices.Clone(set.Rules)
+	return set, nil
+}
+
+// AddRule implements [tokens.RuleStore].
+func (s *Store) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uint64, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "AddRule"); err != nil {
+		return tokens.Rule{}, 0, err
+	}
+	now := s.now()
+	if err := r.Check(now); err != nil {
+		return tokens.Rule{}, 0, err
+	}
+	s.pruneRules()
+	s.rules.Revision++
+	r.Created = time.UnixMilli(now.UnixMilli())
+	r.End = tokens.RuleEnd(r.Until, s.rules.Longest)
+	if r.Kind == tokens.RuleClient {
+		r.Generation = s.rules.Revision
+		r.End = tokens.RuleEnd(now, s.rules.Longest)
+	}
+	return s.putRule(r), s.rules.Revision, nil
+}
+
+// RestoreRules implements [tokens.RuleStore].
+func (s *Store) RestoreRules(ctx context.Context, set tokens.RuleSet) error {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "RestoreRules"); err != nil {
+		return err
+	}
+	s.rules.Revision = max(s.rules.Revision, set.Revision) + 1
+	s.rules.Longest = max(s.rules.Longest, set.Longest)
+	for _, r := range set.Rules {
+		s.putRule(r)
+	}
+	return nil
+}
+
+// putRule stores r, or what becomes of it and the one that is there.
+func (s *Store) putRule(r tokens.Rule) tokens.Rule {
+	i := slices.IndexFunc(s.rules.Rules, func(there tokens.Rule) bool { return there.ID == r.ID })
+	if i < 0 {
+		s.rules.Rules = append(s.rules.Rules, r)
+		return r
+	}
+	there := s.rules.Rules[i]
+	kept, end := there, there.End
+	if r.Generation > there.Generation {
+		kept = r
+	}
+	if end.Before(r.End) {
+		end = r.End
+	}
+	kept.End = end
+	s.rules.Rules[i] = kept
+	return kept
+}
+
+// pruneRules removes what has ended.
+func (s *Store) pruneRules() {
+	over := s.now().Add(-tokens.RuleGrace)
+	s.rules.Rules = slices.DeleteFunc(s.rules.Rules, func(r tokens.Rule) bool { return !r.End.After(over) })
 }
 
 // live returns the record of id if it has not expired.

@@ -1,0 +1,267 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"snowgate/idgen"
+)
+
+const (
+	// checkPause is the time between two questions for the revision: half of the
+	// shortest bound that a decision can have on the age of what it rests on, so
+	// that an answer may be late.
+	checkPause = 500 * time.Millisecond
+	// checkRetry is the same after a failure.
+	checkRetry = 100 * time.Millisecond
+	// longestLag is the greatest lag of a push that is reported: a message can
+	// claim anything.
+	longestLag = time.Minute
+)
+
+// FeedConfig is what a [Feed] is made of. Every function is optional, is called
+// by goroutines of Run and must not block.
+type FeedConfig struct {
+	// Followers are kept current, by the kind of push that concerns them:
+	// [PushRules], [PushClient], [PushKeys]. What concerns clients concerns the
+	// rules too.
+	Followers map[string]Follower
+	// OnToken is told that a token was revoked, by whichever gateway.
+	OnToken func(id idgen.ID)
+	// OnGap is told that messages about tokens may have been missed, at every
+	// subscription including the first. Messages from then on are not.
+	OnGap func()
+	// Now is the clock that the lag of a push is measured by; it should follow
+	// Redis TIME. Default: time.Now.
+	Now func() time.Time
+
+	// OnPush is told of every message that was understood, with its kind and the
+	// time since it was sent.
+	OnPush func(kind string, lag time.Duration)
+	// OnGarbled is told of every message that was not, and was ignored.
+	OnGarbled func()
+	// OnSubscription is told that messages come from now on, or why they do not,
+	// when that changes.
+	OnSubscription func(err error)
+	// Report is told the error when the followers cannot be confirmed any more,
+	// and nil when they are again, and after the first time.
+	Report func(err error)
+}
+
+func (c FeedConfig) withDefaults() FeedConfig {
+	if c.OnToken == nil {
+		c.OnToken = func(idgen.ID) {}
+	}
+	if c.OnGap == nil {
+		c.OnGap = func() {}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.OnPush == nil {
+		c.OnPush = func(string, time.Duration) {}
+	}
+	if c.OnGarbled == nil {
+		c.OnGarbled = func() {}
+	}
+	if c.OnSubscription == nil {
+		c.OnSubscription = func(error) {}
+	}
+	if c.Report == nil {
+		c.Report = func(error) {}
+	}
+	return c
+}
+
+// Feed keeps copies of what all gateways share current, by two independent ways:
+//
+// Messages say at once that something has changed. They are hints only, because
+// they get lost whenever a connection does, without a trace. So every new
+// subscription is a gap: whatever could have been missed is read again.
+//
+// A question for the revision, twice a second, says whether the copies are
+// current. If it is another than theirs, by whatever way, they are read again; if
+// Redis may have forgotten something they are read in full, and give back what is
+// missing. Decisions rest on the instant of the last question that was answered
+// well, [Feed.Confirmed], and so on no message at all.
+//
+// All methods are safe for concurrent use.
+type Feed struct {
+	store   *Store
+	cfg     FeedConfig
+	workers map[string]*worker
+
+	confirmed atomic.Pointer[time.Time]
+	gaps      atomic.Int64 // subscriptions so far
+	wake      chan struct{}
+
+	// Known to the goroutine that asks only.
+	held     version
+	heldGaps int64
+	loaded   bool
+}
+
+// version tells states of what is shared apart.
+type version struct {
+	revision uint64 // 0: there is nothing
+	replid   string // of the server; it changes when the server may have forgotten
+}
+
+// Feed returns a feed of s that nothing runs yet.
+func (s *Store) Feed(cfg FeedConfig) *Feed {
+	f := &Feed{store: s, cfg: cfg.withDefaults(), workers: make(map[string]*worker), wake: make(chan struct{}, 1)}
+	for kind, follower := range cfg.Followers {
+		f.workers[kind] = newWorker(kind, follower)
+	}
+	return f
+}
+
+// Run keeps the followers current until ctx ends. When it returns, no goroutine
+// of it is left, and nothing of cfg is called any more.
+func (f *Feed) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, w := range f.workers {
+		wg.Go(func() { w.run(ctx) })
+	}
+	wg.Go(func() { f.subscribe(ctx) })
+	f.checkOften(ctx)
+	wg.Wait()
+}
+
+// Confirmed returns the instant just before the last question whose answer
+// showed that every follower is current, with a monotonic clock reading; ok is
+// false if there was none yet.
+func (f *Feed) Confirmed() (at time.Time, ok bool) {
+	if at := f.confirmed.Load(); at != nil {
+		return *at, true
+	}
+	return time.Time{}, false
+}
+
+// Ready reports whether every follower has been read once.
+func (f *Feed) Ready() bool { return f.confirmed.Load() != nil }
+
+// checkOften checks twice a second, sooner after a failure, and at once after a
+// gap.
+func (f *Feed) checkOften(ctx context.Context) {
+	for first, failing := true, false; ; {
+		err := f.check(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if first || failing != (err != nil) {
+			f.cfg.Report(err)
+		}
+		first, failing = false, err != nil
+		pause := checkPause
+		if failing {
+			pause = checkRetry
+		}
+		f.rest(ctx, pause)
+	}
+}
+
+// rest waits for d, or less if there is a reason to check.
+func (f *Feed) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.wake:
+	case <-ctx.Done():
+	}
+}
+
+// check asks for the revision and makes the followers hold it.
+func (f *Feed) check(ctx context.Context) error {
+	gaps, asked := f.gaps.Load(), time.Now()
+	now, err := f.store.version(asProbe(ctx))
+	if err != nil {
+		return err
+	}
+	missed := !f.loaded || gaps != f.heldGaps
+	forgot := now.revision < f.held.revision || now.replid != f.held.replid
+	if missed || forgot || now != f.held {
+		if err := f.refresh(ctx, missed || forgot); err != nil {
+			return err
+		}
+		f.held, f.heldGaps, f.loaded = now, gaps, true
+	}
+	f.confirmed.Store(&asked)
+	return nil
+}
+
+// refresh makes every follower read what has changed.
+func (f *Feed) refresh(ctx context.Context, full bool) error {
+	turns := make([]*turn, 0, len(f.workers))
+	for _, w := range f.workers {
+		turns = append(turns, w.request(full))
+	}
+	var errs []error
+	for _, t := range turns {
+		errs = append(errs, t.result(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// receive acts on one message.
+func (f *Feed) receive(message string) {
+	p, ok := parsePush(message)
+	if !ok {
+		f.cfg.OnGarbled()
+		return
+	}
+	f.cfg.OnPush(p.kind, min(max(f.cfg.Now().Sub(p.sent), 0), longestLag))
+	switch p.kind {
+	case PushToken:
+		f.cfg.OnToken(p.id)
+	case PushClient:
+		f.look(PushClient)
+		f.look(PushRules) // its generation may have changed
+	default:
+		f.look(p.kind)
+	}
+}
+
+// look makes a follower, if there is one for that kind, read what has changed.
+func (f *Feed) look(kind string) {
+	if w := f.workers[kind]; w != nil {
+		w.request(false)
+	}
+}
+
+// missed notes that messages may have been missed.
+func (f *Feed) missed() {
+	f.gaps.Add(1)
+	f.cfg.OnGap()
+	select {
+	case f.wake <- struct{}{}:
+	default: // it is woken already
+	}
+}
+
+// version asks a primary which version of the shared state it has.
+func (s *Store) version(ctx context.Context) (version, error) {
+	const op = "ask for the revision"
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	reply, err := s.revision(ctx, s.client, versionScript)
+	if err == nil && len(reply) != 2 {
+		err = fmt.Errorf("a script returned %d values instead of 2", len(reply))
+	}
+	if err != nil {
+		return version{}, failure(op, err)
+	}
+	v := version{replid: reply[1]}
+	if reply[0] == "" {
+		return v, nil
+	}
+	if v.revision, err = parseExact(reply[0]); err != nil {
+		return version{}, failure(op, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,106 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// coalesce is the least time from the end of one refresh to the next of the same
+// follower: of many messages at once the first is acted on at once, and the rest
+// together.
+const coalesce = 20 * time.Millisecond
+
+// A Follower keeps a copy of something that all gateways share under one
+// revision. A [Feed] keeps it current.
+type Follower interface {
+	// Refresh reads what has changed. full says that the follower cannot rely on
+	// having been told of all changes, and that Redis may have forgotten some: it
+	// reads everything, and gives back what is missing there. It must end in
+	// bounded time. The Feed never calls it twice at once.
+	Refresh(ctx context.Context, full bool) error
+}
+
+// worker refreshes one follower, one time after the other. A request made while
+// a refresh is running is met by the next one, which begins later than it.
+type worker struct {
+	kind     string
+	follower Follower
+	wake     chan struct{}
+
+	mu   sync.Mutex
+	next *turn // requested and not begun; nil if there is none
+}
+
+// turn is one refresh.
+type turn struct {
+	full bool
+	done chan struct{}
+	err  error // once done is closed
+}
+
+func newWorker(kind string, follower Follower) *worker {
+	return &worker{kind: kind, follower: follower, wake: make(chan struct{}, 1)}
+}
+
+// request asks for a refresh that begins after the call.
+func (w *worker) request(full bool) *turn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next == nil {
+		w.next = &turn{done: make(chan struct{})}
+		w.wake <- struct{}{} // there is room: one for each turn that has not begun
+	}
+	w.next.full = w.next.full || full
+	return w.next
+}
+
+// run meets requests until ctx ends.
+func (w *worker) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		}
+		t := w.take()
+		if err := w.follower.Refresh(ctx, t.full); err != nil {
+			t.err = fmt.Errorf("%s: %w", w.kind, err)
+		}
+		close(t.done)
+		if !wait(ctx, coalesce) {
+			return
+		}
+	}
+}
+
+func (w *worker) take() *turn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.next
+	w.next = nil
+	return t
+}
+
+// result waits for the end of a turn.
+func (t *turn) result(ctx context.Context) error {
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// wait returns after d, or false as soon as ctx ends.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

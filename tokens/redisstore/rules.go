@@ -1,0 +1,289 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/tokens"
+)
+
+const (
+	graceMilli = int64(tokens.RuleGrace / time.Millisecond)
+
+	// unknownLongest is the lifetime that rules outlast if nobody ever recorded
+	// one: longer than any that can be configured.
+	unknownLongest = 366 * 24 * time.Hour
+
+	// maxExact is the greatest number that Lua does not round.
+	maxExact = 1 << 53
+
+	// restoreAtOnce bounds how long one script of RestoreRules keeps Redis busy.
+	restoreAtOnce = 500
+)
+
+// The fields of {sg}:rev that begin like this are rules.
+const (
+	clientField   = "g:" // and the client: generation:end
+	intervalField = "i:" // and the rule's id: an intervalDocument
+)
+
+// intervalDocument is the stored form of a rule for a worker or for everything
+// before an instant. Instants are Unix milliseconds. The scripts write the first
+// two members and read the first: it stays in front.
+type intervalDocument struct {
+	End     int64           `json:"end"`
+	Created int64           `json:"created"`
+	Kind    tokens.RuleKind `json:"kind"`
+	Worker  int64           `json:"worker,omitempty"`
+	From    int64           `json:"from,omitempty"`
+	Until   int64           `json:"until"`
+	By      string          `json:"by,omitempty"`
+	Why     string          `json:"why,omitempty"`
+}
+
+// encodeInterval returns the field and the value of a rule that is no
+// RuleClient.
+func encodeInterval(r tokens.Rule) (field, value string, err error) {
+	d := intervalDocument{Kind: r.Kind, Worker: r.Worker, Until: r.Until.UnixMilli(), By: r.By, Why: r.Why}
+	if r.Kind == tokens.RuleWorker {
+		d.From = r.From.UnixMilli()
+	}
+	if !r.End.IsZero() {
+		d.End = r.End.UnixMilli()
+	}
+	if !r.Created.IsZero() {
+		d.Created = r.Created.UnixMilli()
+	}
+	text, err := json.Marshal(d)
+	return intervalField + r.ID, string(text), err
+}
+
+// decodeRule reads a field of {sg}:rev that is a rule.
+func decodeRule(field, value string) (tokens.Rule, error) {
+	if client, ok := strings.CutPrefix(field, clientField); ok {
+		return decodeGeneration(client, value)
+	}
+	return decodeInterval(strings.TrimPrefix(field, intervalField), value)
+}
+
+func decodeGeneration(client, value string) (tokens.Rule, error) {
+	generation, end, found := strings.Cut(value, ":")
+	g, err1 := parseExact(generation)
+	e, err2 := parseExact(end)
+	if !found || err1 != nil || err2 != nil || client == "" || g == 0 {
+		return tokens.Rule{}, errors.New("it is not a generation and an end")
+	}
+	r := tokens.ClientRule(client)
+	r.Generation, r.End = g, time.UnixMilli(int64(e))
+	return r, nil
+}
+
+func decodeInterval(id, value string) (tokens.Rule, error) {
+	var d intervalDocument
+	if err := json.Unmarshal([]byte(value), &d); err != nil {
+		return tokens.Rule{}, err
+	}
+	var r tokens.Rule
+	switch d.Kind {
+	case tokens.RuleWorker:
+		r = tokens.WorkerRule(d.Worker, time.UnixMilli(d.From), time.UnixMilli(d.Until))
+	case tokens.RuleBefore:
+		r = tokens.BeforeRule(time.UnixMilli(d.Until))
+	default:
+		return tokens.Rule{}, fmt.Errorf("its kind %q is unknown", d.Kind)
+	}
+	if r.ID != id {
+		return tokens.Rule{}, fmt.Errorf("its content is that of %q", r.ID)
+	}
+	if d.End < d.Until || d.End > maxExact {
+		return tokens.Rule{}, fmt.Errorf("its end %d is not after what it matches", d.End)
+	}
+	r.End, r.Created, r.By, r.Why = time.UnixMilli(d.End), time.UnixMilli(d.Created), d.By, d.Why
+	return r, r.Check(r.Until)
+}
+
+// parseExact parses a number as the scripts write it: decimal, without sign or
+// leading zeros, and not rounded by Lua.
+func parseExact(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n > maxExact || strconv.FormatUint(n, 10) != text {
+		return 0, fmt.Errorf("%q is not a number", text)
+	}
+	return n, nil
+}
+
+// LoadRules implements [tokens.RuleStore]: one script, which only a primary
+// runs. A field that cannot be read is an error that names it; the set that
+// comes with it holds all the others, and is worth merging.
+func (s *Store) LoadRules(ctx context.Context) (tokens.RuleSet, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	reply, err := s.revision(ctx, s.client, ruleLoadScript)
+	if err != nil {
+		return tokens.RuleSet{}, failure("read the revocation rules", err)
+	}
+	set, err := decodeRules(reply)
+	s.learnLongest(set.Longest)
+	if err != nil {
+		return set, failure("read the revocation rules", err)
+	}
+	return set, nil
+}
+
+// decodeRules reads what rule_load returns: now, then fields and values in turn.
+// Fields of other kinds are none of its business.
+func decodeRules(reply []string) (tokens.RuleSet, error) {
+	var set tokens.RuleSet
+	if len(reply)%2 == 0 {
+		return set, fmt.Errorf("a script returned %d values", len(reply))
+	}
+	milli, err := parseExact(reply[0])
+	if err != nil {
+		return set, fmt.Errorf("the time of Redis: %w", err)
+	}
+	now := time.UnixMilli(int64(milli))
+	var damaged []error
+	for pair := range slices.Chunk(reply[1:], 2) {
+		if err := decodeField(&set, now, pair[0], pair[1]); err != nil {
+			damaged = append(damaged, fmt.Errorf("the field %q is damaged: %w", pair[0], err))
+		}
+	}
+	return set, errors.Join(damaged...)
+}
+
+func decodeField(set *tokens.RuleSet, now time.Time, field, value string) error {
+	var err error
+	switch {
+	case field == "v":
+		set.Revision, err = parseExact(value)
+	case field == "m":
+		var milli uint64
+		milli, err = parseExact(value)
+		set.Longest = time.Duration(min(milli, uint64(unknownLongest.Milliseconds()))) * time.Millisecond
+	case strings.HasPrefix(field, clientField), strings.HasPrefix(field, intervalField):
+		var r tokens.Rule
+		r, err = decodeRule(field, value)
+		if err == nil && r.End.Add(tokens.RuleGrace).After(now) {
+			set.Rules = append(set.Rules, r)
+		}
+	}
+	return err
+}
+
+// AddRule implements [tokens.RuleStore]: one script and so one write, however
+// many tokens it revokes. It works while Redis is full, and forgets a few rules
+// that have ended. By and Why of a RuleClient are not kept.
+func (s *Store) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uint64, error) {
+	const op = "write a revocation rule"
+	// Whether it reaches into the future is for the clock of Redis to say.
+	if err := r.Check(time.UnixMilli(maxExact)); err != nil {
+		return tokens.Rule{}, 0, err
+	}
+	field, rest, last := clientField+r.Client, "", int64(0)
+	if r.Kind != tokens.RuleClient {
+		r.End, r.Created = time.Time{}, time.Time{}
+		var value string
+		var err error
+		if field, value, err = encodeInterval(r); err != nil {
+			return tokens.Rule{}, 0, failure(op, err)
+		}
+		last = r.Until.UnixMilli()
+		rest = strings.TrimPrefix(value, `{"end":0,"created":0,`)
+	}
+	var reply []string
+	err := s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) (err error) {
+		reply, err = s.change(ctx, rdb, ruleAddScript, 6, field, last, rest)
+		return err
+	})
+	if err != nil {
+		return tokens.Rule{}, 0, failure(op, err)
+	}
+	stored, revision, err := added(r, field, reply)
+	if err != nil && !errors.Is(err, tokens.ErrRuleInFuture) {
+		return tokens.Rule{}, 0, failure(op, err)
+	}
+	return stored, revision, err
+}
+
+// added reads what rule_add returned for r.
+func added(r tokens.Rule, field string, reply []string) (tokens.Rule, uint64, error) {
+	status, value := reply[0], reply[4]
+	revision, err1 := parseExact(reply[1])
+	end, err2 := parseExact(reply[2])
+	now, err3 := parseExact(reply[3])
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return tokens.Rule{}, 0, err
+	}
+	if status == "future" {
+		return tokens.Rule{}, 0, r.Check(time.UnixMilli(int64(now)))
+	}
+	if r.Kind == tokens.RuleClient {
+		value += ":" + reply[2]
+	}
+	stored, err := decodeRule(field, value)
+	if err != nil {
+		return tokens.Rule{}, 0, err
+	}
+	if r.Kind == tokens.RuleClient {
+		stored.Created = time.UnixMilli(int64(now))
+	}
+	stored.End = time.UnixMilli(int64(end))
+	return stored, revision, nil
+}
+
+// RestoreRules implements [tokens.RuleStore], a few hundred rules at a time. The
+// revision is raised with the last of them: a gateway that stops in the middle
+// leaves the rest to the others.
+func (s *Store) RestoreRules(ctx context.Context, set tokens.RuleSet) error {
+	s.learnLongest(set.Longest)
+	var args []any
+	for _, r := range set.Rules {
+		field, value := clientField+r.Client, strconv.FormatUint(r.Generation, 10)
+		if r.Kind != tokens.RuleClient {
+			var err error
+			if field, value, err = encodeInterval(r); err != nil {
+				return failure("give revocation rules back", err)
+			}
+		}
+		args = append(args, field, r.End.UnixMilli(), value)
+		if len(args) == 3*restoreAtOnce {
+			if err := s.restore(ctx, 0, args); err != nil {
+				return err
+			}
+			args = args[:0]
+		}
+	}
+	return s.restore(ctx, set.Revision, args)
+}
+
+func (s *Store) restore(ctx context.Context, revision uint64, rules []any) error {
+	return s.write(ctx, "give revocation rules back", ruleRestoreScript, append([]any{revision}, rules...)...)
+}
+
+// RecordLifetime tells all gateways that tokens may live for ttl. It must have
+// worked before the first such token is issued: rules end when no token that
+// they match can be alive, and older tokens are refused unread. The longest one
+// ever recorded counts.
+func (s *Store) RecordLifetime(ctx context.Context, ttl time.Duration) error {
+	return s.RestoreRules(ctx, tokens.RuleSet{Longest: ttl})
+}
+
+// learnLongest remembers the longest lifetime seen, so that rules written after
+// Redis has lost it do not end too early.
+func (s *Store) learnLongest(ttl time.Duration) {
+	milli := (ttl + time.Millisecond - 1).Milliseconds()
+	for {
+		known := s.longest.Load()
+		if known >= milli || s.longest.CompareAndSwap(known, milli) {
+			return
+		}
+	}
+}

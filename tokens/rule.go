@@ -1,0 +1,138 @@
+package tokens
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// RuleKind says what a [Rule] matches.
+type RuleKind string
+
+// The kinds of rules. One token is not revoked by a rule: its record is deleted.
+const (
+	// RuleClient matches every token of Client whose generation is below
+	// Generation. No clock takes part.
+	RuleClient RuleKind = "client"
+	// RuleWorker matches every token that Worker minted in [From, Until).
+	RuleWorker RuleKind = "worker"
+	// RuleBefore matches every token minted before Until.
+	RuleBefore RuleKind = "before"
+)
+
+// RuleGrace is the margin at the end of a rule. It is part of [Rule.End], for
+// tokens that a gateway mints before it has learned of the rule; and a rule is
+// remembered, and its generation written into new tokens, for this much longer
+// than its End, for gateways whose clocks differ. Stores forget a rule no
+// earlier than RuleGrace after its End.
+const RuleGrace = time.Minute
+
+// Rule revokes many tokens at once. It is a value; instants have millisecond
+// precision. Make one with [ClientRule], [WorkerRule] or [BeforeRule].
+type Rule struct {
+	// ID follows from what the rule matches and from nothing else, so that the
+	// same rule written twice is one rule.
+	ID   string
+	Kind RuleKind
+
+	Client     string // RuleClient
+	Generation uint64 // RuleClient; given by the [RuleStore]: the revision of the write
+	Worker     int64  // RuleWorker: the number as idgen.Layout.WorkerIndex counts
+	From       time.Time
+	Until      time.Time
+
+	// End is the instant from which on nothing that the rule matches can be
+	// alive. Given by the [RuleStore], as [RuleEnd] computes it.
+	End time.Time
+	// Created is when the rule was written, by the clock of the [RuleStore]. By
+	// says who wrote it, and Why is what they gave as the reason. A store may
+	// drop these three for a RuleClient.
+	Created time.Time
+	By, Why string
+}
+
+var (
+	// ErrRule says that a rule makes no sense; what is wrong is in the text.
+	ErrRule = errors.New("tokens: not a revocation rule")
+	// ErrRuleInFuture says that a rule names an instant that has not come yet by
+	// the clock of the store: it would revoke tokens that nobody has minted.
+	ErrRuleInFuture = errors.New("tokens: a revocation rule cannot reach into the future")
+)
+
+// ClientRule returns the rule that revokes everything of a client.
+func ClientRule(client string) Rule {
+	return Rule{ID: "client-" + client, Kind: RuleClient, Client: client}
+}
+
+// WorkerRule returns the rule that revokes what a worker minted in
+// [from, until). from is rounded down to a millisecond, until is rounded up.
+func WorkerRule(worker int64, from, until time.Time) Rule {
+	r := Rule{Kind: RuleWorker, Worker: worker, From: floorMilli(from), Until: ceilMilli(until)}
+	r.ID = "worker-" + strconv.FormatInt(worker, 10) + "-" + milliText(r.From) + "-" + milliText(r.Until)
+	return r
+}
+
+// BeforeRule returns the rule that revokes everything minted before an
+// instant, which is rounded up to a millisecond.
+func BeforeRule(instant time.Time) Rule {
+	r := Rule{Kind: RuleBefore, Until: ceilMilli(instant)}
+	r.ID = "before-" + milliText(r.Until)
+	return r
+}
+
+func floorMilli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()) }
+func ceilMilli(t time.Time) time.Time  { return floorMilli(t.Add(time.Millisecond - time.Nanosecond)) }
+func milliText(t time.Time) string     { return strconv.FormatInt(t.UnixMilli(), 10) }
+
+// RuleEnd returns the [Rule.End] of a rule whose last token was minted before
+// the given instant: Until, or the instant of writing for a RuleClient. longest
+// is the longest lifetime that any gateway ever permitted.
+func RuleEnd(last time.Time, longest time.Duration) time.Time {
+	return ceilMilli(last.Add(longest + RuleGrace))
+}
+
+// RuleSet is all that is known about rules at one time.
+type RuleSet struct {
+	// Revision counts the changes of what the gateways share. Sets with the same
+	// revision hold the same rules, unless the store has lost writes.
+	Revision uint64
+	// Longest is the longest lifetime of a token that was ever permitted; it only
+	// grows. 0: nobody has told yet.
+	Longest time.Duration
+	// Rules is in no particular order and has one rule for each ID.
+	Rules []Rule
+}
+
+// Check reports, wrapping [ErrRule] or [ErrRuleInFuture], why r cannot be
+// written at the instant now of the store's clock.
+func (r Rule) Check(now time.Time) error {
+	var err error
+	switch r.Kind {
+	case RuleClient:
+		err = r.wellFormed(r.Client != "", "a rule for a client names one", ClientRule(r.Client))
+	case RuleWorker:
+		err = r.wellFormed(r.Worker >= 0 && r.From.Before(r.Until), "a rule for a worker names it by a number from 0 up, and two instants of which the first is earlier",
+			WorkerRule(r.Worker, r.From, r.Until))
+	case RuleBefore:
+		err = r.wellFormed(r.Until.UnixMilli() > 0, "a rule for all workers names an instant after 1970", BeforeRule(r.Until))
+	default:
+		err = fmt.Errorf("%w: the kind %q is unknown", ErrRule, string(r.Kind))
+	}
+	if err == nil && r.Until.After(ceilMilli(now)) {
+		return fmt.Errorf("%w: it ends at %s, and now is %s", ErrRuleInFuture, r.Until.UTC().Format(time.RFC3339Nano), now.UTC().Format(time.RFC3339Nano))
+	}
+	return err
+}
+
+// wellFormed checks a condition of a kind, and that r matches exactly what a
+// rule of the same content made by its constructor does.
+func (r Rule) wellFormed(ok bool, otherwise string, made Rule) error {
+	if !ok {
+		return fmt.Errorf("%w: %s", ErrRule, otherwise)
+	}
+	if r.ID != made.ID || r.Client != made.Client || r.Worker != made.Worker || !r.From.Equal(made.From) || !r.Until.Equal(made.Until) {
+		return fmt.Errorf("%w: its id or its instants are not those of %q", ErrRule, made.ID)
+	}
+	return nil
+}

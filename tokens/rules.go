@@ -1,0 +1,336 @@
+package tokens
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Origin is what the id of a token says about where it comes from.
+type Origin struct {
+	Minted time.Time // with millisecond precision
+	Worker int64     // as idgen.Layout.WorkerIndex counts
+}
+
+// RulesConfig is what [Rules] are made of.
+type RulesConfig struct {
+	// Store keeps the rules. Required.
+	Store RuleStore
+	// Longest is the longest lifetime that this gateway permits. It is recorded in
+	// the store before the first token is issued.
+	Longest time.Duration
+	// Now is the clock that rules end by. Default: time.Now.
+	Now func() time.Time
+}
+
+// Rules holds the revocation rules of a deployment in memory. Asking it is one
+// atomic load and a binary search, without allocation. It only learns: a rule
+// goes when it has ended and not before, whatever the store has lost.
+//
+// All methods are safe for concurrent use; use [NewRules].
+type Rules struct {
+	store   RuleStore
+	own     time.Duration
+	now     func() time.Time
+	current atomic.Pointer[ruleIndex]
+
+	mu       sync.Mutex // held while current is replaced
+	watchers []func(added []Rule)
+}
+
+// NewRules returns rules on cfg.Store. They are empty, and not Loaded, until
+// the first Refresh.
+func NewRules(cfg RulesConfig) *Rules {
+	if cfg.Store == nil {
+		panic("tokens: NewRules without a store")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	r := &Rules{store: cfg.Store, own: cfg.Longest, now: cfg.Now}
+	r.current.Store(newRuleIndex(nil, 0, cfg.Longest, false))
+	return r
+}
+
+// Loaded reports whether the store has been read, and has been told of the
+// longest lifetime permitted here. Before that nothing may be decided.
+func (r *Rules) Loaded() bool { return r.current.Load().loaded }
+
+// Revision returns the revision that the rules are complete for.
+func (r *Rules) Revision() uint64 { return r.current.Load().revision }
+
+// Len returns how many rules are held.
+func (r *Rules) Len() int { return len(r.current.Load().rules) }
+
+// Longest returns the longest lifetime of a token that was ever permitted in
+// this deployment, 0 while that is not known because the rules are not loaded.
+func (r *Rules) Longest() time.Duration {
+	if x := r.current.Load(); x.loaded {
+		return x.longest
+	}
+	return 0
+}
+
+// Set returns all rules, in the order of their IDs.
+func (r *Rules) Set() RuleSet { return r.current.Load().set() }
+
+// Generation returns what the tokens of client are issued under now.
+func (r *Rules) Generation(client string) uint64 {
+	return r.current.Load().generations[client].generation
+}
+
+// CheckOrigin returns [ErrRevoked] if a rule for a worker or an instant matches
+// tokens of that origin, else nil. It does not allocate.
+func (r *Rules) CheckOrigin(o Origin) error {
+	if r.current.Load().matches(o) {
+		return ErrRevoked
+	}
+	return nil
+}
+
+// CheckClient returns [ErrRevoked] if everything of the client of t has been
+// revoked after t was issued, else nil. It does not allocate.
+func (r *Rules) CheckClient(t *Token) error {
+	g, ok := r.current.Load().generations[t.Client]
+	if !ok || t.Generation >= g.generation {
+		return nil
+	}
+	// When the rule has ended, gateways whose clocks differ may have forgotten it
+	// and issue under 0 again.
+	if r.now().UnixMilli() >= g.end {
+		return nil
+	}
+	return ErrRevoked
+}
+
+// Merge adds what set knows: all its rules, of two generations the greater one,
+// of two revisions the later one. Rules that have ended for [RuleGrace] go.
+// Merging is commutative and idempotent.
+func (r *Rules) Merge(set RuleSet) { r.merge(set, false) }
+
+// merge tells the watchers of the rules that are new before it returns.
+func (r *Rules) merge(set RuleSet, loaded bool) {
+	added, watchers := r.replace(set, loaded)
+	if len(added) == 0 {
+		return
+	}
+	for _, tell := range watchers {
+		tell(added)
+	}
+}
+
+// replace puts the union of what is known and set into effect.
+func (r *Rules) replace(set RuleSet, loaded bool) (added []Rule, watchers []func([]Rule)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.current.Load()
+	rules, added := mergeRules(old.rules, set.Rules, r.now())
+	next := newRuleIndex(rules, max(old.revision, set.Revision), max(old.longest, set.Longest), old.loaded || loaded)
+	r.current.Store(next)
+	return added, r.watchers
+}
+
+// onAdd registers a function that is told of rules after they have taken
+// effect.
+func (r *Rules) onAdd(tell func(added []Rule)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers = append(r.watchers, tell)
+}
+
+// Refresh reads the store, merges, and gives back what the store has lost. It is
+// a re-read in full whether or not full is set. The error matches
+// [ErrUnavailable].
+func (r *Rules) Refresh(ctx context.Context, _ bool) error {
+	known := r.current.Load() // before it is read: what comes meanwhile is not lost
+	there, err := r.store.LoadRules(ctx)
+	if err != nil {
+		there.Revision = 0 // it is not complete
+		r.merge(there, false)
+		return err
+	}
+	r.merge(there, false)
+	if lost, incomplete := known.beyond(there, r.now()); incomplete {
+		if err := r.store.RestoreRules(ctx, lost); err != nil {
+			return err
+		}
+		if there, err = r.store.LoadRules(ctx); err != nil {
+			return err
+		}
+	}
+	r.merge(there, true)
+	return nil
+}
+
+// Add writes a rule. When it returns the rule as it was stored, the rule has
+// taken effect here. Errors are those of [RuleStore.AddRule]; after an
+// [ErrUnavailable] the rule may have been written all the same.
+func (r *Rules) Add(ctx context.Context, rule Rule) (Rule, error) {
+	known := r.Revision()
+	stored, revision, err := r.store.AddRule(ctx, rule)
+	if err == nil && revision <= known {
+		// The store has forgotten revisions. The generation it gave may be one that
+		// living tokens carry, so it is told, and asked again.
+		if err = r.Refresh(ctx, true); err == nil {
+			stored, revision, err = r.store.AddRule(ctx, rule)
+		}
+	}
+	if err != nil {
+		return Rule{}, err
+	}
+	r.learn(stored, revision)
+	return stored, nil
+}
+
+// learn merges a rule that was just written. The revision counts only if there
+// is none between it and what is known.
+func (r *Rules) learn(rule Rule, revision uint64) {
+	set := RuleSet{Rules: []Rule{rule}}
+	if revision == r.Revision()+1 {
+		set.Revision = revision
+	}
+	r.merge(set, false)
+}
+
+// ruleIndex is an immutable set of rules, arranged to be asked.
+type ruleIndex struct {
+	rules    map[string]Rule // by ID
+	revision uint64
+	longest  time.Duration
+	loaded   bool
+
+	before      int64            // everything minted before is revoked; Unix milliseconds
+	workers     map[int64][]span // in order, with gaps between
+	generations map[string]clientGeneration
+}
+
+// span is an interval [from, until) of Unix milliseconds.
+type span struct{ from, until int64 }
+
+// clientGeneration is a rule for a client.
+type clientGeneration struct {
+	generation uint64
+	end        int64 // Unix milliseconds
+}
+
+func newRuleIndex(rules map[string]Rule, revision uint64, longest time.Duration, loaded bool) *ruleIndex {
+	x := &ruleIndex{
+		rules: rules, revision: revision, longest: longest, loaded: loaded,
+		before:      math.MinInt64,
+		workers:     make(map[int64][]span),
+		generations: make(map[string]clientGeneration),
+	}
+	for _, r := range rules {
+		switch r.Kind {
+		case RuleClient:
+			x.generations[r.Client] = clientGeneration{r.Generation, r.End.UnixMilli()}
+		case RuleWorker:
+			x.workers[r.Worker] = append(x.workers[r.Worker], span{r.From.UnixMilli(), r.Until.UnixMilli()})
+		case RuleBefore:
+			x.before = max(x.before, r.Until.UnixMilli())
+		}
+	}
+	for worker, spans := range x.workers {
+		x.workers[worker] = union(spans)
+	}
+	return x
+}
+
+// union returns the same instants as few spans in order. It works in place.
+func union(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	joined := spans[:0]
+	for _, s := range spans {
+		if last := len(joined) - 1; last >= 0 && s.from <= joined[last].until {
+			joined[last].until = max(joined[last].until, s.until)
+			continue
+		}
+		joined = append(joined, s)
+	}
+	return joined
+}
+
+// matches tells whether a rule other than one for a client matches.
+func (x *ruleIndex) matches(o Origin) bool {
+	minted := o.Minted.UnixMilli()
+	if minted < x.before {
+		return true
+	}
+	spans := x.workers[o.Worker]
+	// The first span that is not over at the instant.
+	i, _ := slices.BinarySearchFunc(spans, minted, func(s span, minted int64) int {
+		return cmp.Compare(s.until, minted+1)
+	})
+	return i < len(spans) && spans[i].from <= minted
+}
+
+// set returns x as a [RuleSet] in the order of IDs.
+func (x *ruleIndex) set() RuleSet {
+	rules := slices.SortedFunc(maps.Values(x.rules), func(a, b Rule) int { return cmp.Compare(a.ID, b.ID) })
+	return RuleSet{Revision: x.revision, Longest: x.longest, Rules: rules}
+}
+
+// beyond returns what x knows and there does not, and whether that is anything.
+// Rules that have ended are not missed.
+func (x *ruleIndex) beyond(there RuleSet, now time.Time) (lost RuleSet, incomplete bool) {
+	lost = RuleSet{Revision: x.revision, Longest: x.longest}
+	theirs := make(map[string]Rule, len(there.Rules))
+	for _, r := range there.Rules {
+		theirs[r.ID] = r
+	}
+	for id, mine := range x.rules {
+		their, ok := theirs[id]
+		if now.Before(mine.End) && (!ok || their.Generation < mine.Generation || their.End.Before(mine.End)) {
+			lost.Rules = append(lost.Rules, mine)
+		}
+	}
+	return lost, len(lost.Rules) > 0 || there.Revision < x.revision || there.Longest < x.longest
+}
+
+// mergeRules returns the union of old and more without those that are over, and
+// the rules that match something which nothing in old did. Those that are over
+// go first, so that the order in which rules are merged does not matter.
+func mergeRules(old map[string]Rule, more []Rule, now time.Time) (rules map[string]Rule, added []Rule) {
+	over := func(r Rule) bool { return !now.Before(r.End.Add(RuleGrace)) }
+	rules = make(map[string]Rule, len(old)+len(more))
+	for id, r := range old {
+		if !over(r) {
+			rules[id] = r
+		}
+	}
+	for _, r := range more {
+		if over(r) {
+			continue
+		}
+		there, ok := rules[r.ID]
+		if !ok || there.Generation < r.Generation {
+			added = append(added, r)
+		}
+		if ok {
+			r = combine(there, r)
+		}
+		rules[r.ID] = r
+	}
+	return rules, added
+}
+
+// combine makes one of two rules with the same ID, in whichever order they come.
+func combine(a, b Rule) Rule {
+	order := cmp.Or(
+		cmp.Compare(b.Generation, a.Generation), // the greater one tells more
+		a.Created.Compare(b.Created),            // who was first
+		cmp.Compare(b.By, a.By), cmp.Compare(b.Why, a.Why),
+	)
+	if order > 0 {
+		a, b = b, a
+	}
+	if a.End.Before(b.End) {
+		a.End = b.End
+	}
+	return a
+}

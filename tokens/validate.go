@@ -1,0 +1,259 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+const (
+	// mintAhead is how far in front of this gateway's clock another one may mint.
+	mintAhead = time.Second
+	// oldGrace is how much longer than the longest lifetime ago a token may have
+	// been minted: the clock it was given its expiry by is not the one in its id.
+	oldGrace = time.Minute
+	// leastBound is the shortest bound within which rules are confirmed.
+	leastBound = time.Second
+)
+
+// errUnconfirmed is why nothing is decided on rules that may have changed.
+var errUnconfirmed = fmt.Errorf("%w: the revocation rules are not confirmed", ErrUnavailable)
+
+// Validate is ValidateFrom for a caller without an address, whom nothing limits.
+func (s *Service) Validate(ctx context.Context, text string) (*Token, error) {
+	return s.ValidateFrom(ctx, text, netip.Addr{})
+}
+
+// ValidateFrom judges the text that a caller at addr presented as a token: the
+// token, an error that matches [ErrInvalid] with its reason, one that matches
+// [ErrUnavailable], or a [*LimitedError]. The token has those scopes that its
+// client may still have. Whether it is good for a certain place,
+// [Requirement.Check] tells.
+//
+// Texts that are malformed or forged, tokens that cannot have been issued, and
+// those that a rule for a worker or an instant matches are refused without
+// asking the store. So are cached tokens, and those are served without
+// allocating.
+func (s *Service) ValidateFrom(ctx context.Context, text string, addr netip.Addr) (*Token, error) {
+	token, err := s.validate(ctx, text, addr)
+	s.cfg.Observer.Validated(Reason(err))
+	return token, err
+}
+
+func (s *Service) validate(ctx context.Context, text string, addr netip.Addr) (*Token, error) {
+	bearer, origin, err := s.authentic(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	instant := s.cfg.Now()
+	ground := s.footing(now)
+	if err := s.plausible(origin, instant, ground); err != nil {
+		return nil, err
+	}
+	if ground == none {
+		return nil, errUnconfirmed
+	}
+	digest := bearer.Digest()
+	known := s.cache.get(bearer.ID())
+	hit := known != nil && s.cache.fresh(known, now)
+	s.cfg.Decisions.CacheLookup(hit)
+	if hit {
+		return s.decide(known, digest, instant, ground)
+	}
+	return s.ask(ctx, question{bearer, digest, origin, addr, known}, ground)
+}
+
+// authentic parses text and verifies its tag.
+func (s *Service) authentic(ctx context.Context, text string) (Bearer, Origin, error) {
+	bearer, err := ParseBearer(text)
+	if err != nil {
+		return Bearer{}, Origin{}, err
+	}
+	origin := Origin{Minted: s.cfg.MintTime(bearer.ID())}
+	if err := s.cfg.Keys.Verify(ctx, bearer, origin.Minted); err != nil {
+		return Bearer{}, Origin{}, err
+	}
+	var ok bool
+	if origin.Worker, ok = s.cfg.Worker(bearer.ID()); !ok {
+		return Bearer{}, Origin{}, ErrWorker
+	}
+	return bearer, origin, nil
+}
+
+// plausible refuses tokens that no gateway can have issued, or that nobody can
+// hold any longer, and those that are revoked by where they come from.
+func (s *Service) plausible(o Origin, instant time.Time, ground footing) error {
+	if o.Minted.After(instant.Add(mintAhead)) {
+		return ErrFuture
+	}
+	if s.cfg.Rules == nil {
+		return nil
+	}
+	// Another gateway may permit longer lifetimes since the last confirmation.
+	if longest := s.cfg.Rules.Longest(); ground == firm && longest > 0 && o.Minted.Before(instant.Add(-longest-oldGrace)) {
+		return ErrTooOld
+	}
+	return s.cfg.Rules.CheckOrigin(o)
+}
+
+// footing is what a decision rests on.
+type footing uint8
+
+const (
+	none     footing = iota // nothing that was confirmed: no decision
+	stranded                // rules that cannot be confirmed: only by fail-static
+	firm                    // rules confirmed within the bound
+)
+
+// Bound returns how old the information may be that a decision rests on: the
+// CacheTTL, but at least a second.
+func (s *Service) Bound() time.Duration { return max(s.cfg.CacheTTL, leastBound) }
+
+// footing tells what a decision at a monotonic instant would rest on.
+func (s *Service) footing(now time.Time) footing {
+	if s.cfg.Rules != nil && !s.cfg.Rules.Loaded() {
+		return none
+	}
+	if s.cfg.Confirmed == nil {
+		return firm
+	}
+	at, ok := s.cfg.Confirmed()
+	age := now.Sub(at)
+	switch {
+	case !ok:
+		return none
+	case age <= s.Bound():
+		return firm
+	case age <= s.Bound()+s.cfg.FailStatic:
+		return stranded
+	default:
+		return none
+	}
+}
+
+// question is a token that the cache does not answer for.
+type question struct {
+	bearer Bearer
+	digest Digest
+	origin Origin
+	addr   netip.Addr
+	known  *entry // good once, and only worth fail-static; may be nil
+}
+
+// ask decides by the store's record.
+func (s *Service) ask(ctx context.Context, q question, ground footing) (*Token, error) {
+	if q.known == nil {
+		if ground != firm {
+			return nil, errUnconfirmed
+		}
+		if err := s.admit(q.addr); err != nil {
+			return nil, err
+		}
+	}
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
+	found, err := s.lookUp(bounded, q.bearer, q.digest)
+	if errors.Is(err, ErrUnavailable) {
+		return s.standIn(ctx, q, err)
+	}
+	var token *Token
+	if err == nil {
+		token, err = s.decideLate(q, found)
+	}
+	if errors.Is(err, ErrUnknown) {
+		s.cache.drop(q.bearer.ID())
+	}
+	if errors.Is(err, ErrUnknown) || errors.Is(err, ErrMismatch) {
+		s.note(q.addr)
+	}
+	return token, err
+}
+
+// decideLate decides after the store has been asked, which takes a while.
+func (s *Service) decideLate(q question, found *entry) (*Token, error) {
+	ground := s.footing(time.Now())
+	if ground == none || ground == stranded && q.known == nil {
+		return nil, errUnconfirmed
+	}
+	if ground == firm {
+		s.static.recovered()
+	}
+	if s.cfg.Rules != nil {
+		if err := s.cfg.Rules.CheckOrigin(q.origin); err != nil {
+			return nil, err
+		}
+	}
+	return s.decide(found, q.digest, s.cfg.Now(), ground)
+}
+
+// standIn decides by what is left in the cache after the store could not be
+// asked because of err, if fail-static permits it.
+func (s *Service) standIn(ctx context.Context, q question, err error) (*Token, error) {
+	now := time.Now()
+	if q.known == nil || ctx.Err() != nil || !s.cache.lasts(q.known, now) || s.footing(now) == none {
+		return nil, err
+	}
+	// It may have been dropped while the store was asked.
+	if s.cache.get(q.bearer.ID()) != q.known {
+		return nil, err
+	}
+	if s.cfg.Rules != nil {
+		if err := s.cfg.Rules.CheckOrigin(q.origin); err != nil {
+			return nil, err
+		}
+	}
+	return s.decide(q.known, q.digest, s.cfg.Now(), stranded)
+}
+
+// decide judges a record that is known, at an instant of the clock that tokens
+// expire by. A success on stranded ground is counted as fail-static.
+func (s *Service) decide(e *entry, digest Digest, instant time.Time, ground footing) (*Token, error) {
+	if !e.digest.Equal(digest) {
+		return nil, ErrMismatch
+	}
+	if !instant.Before(e.token.ExpiresAt) {
+		return nil, ErrExpired
+	}
+	if s.cfg.Rules != nil {
+		if err := s.cfg.Rules.CheckClient(&e.token); err != nil {
+			return nil, err
+		}
+	}
+	token := &e.token
+	if s.cfg.Clients != nil {
+		token = e.under(s.cfg.Clients)
+	}
+	switch {
+	case token == nil && ground == firm:
+		return nil, ErrClient
+	case token == nil: // it may have come back since
+		return nil, errUnconfirmed
+	}
+	if ground == stranded {
+		s.cfg.Decisions.FailStaticUse()
+		s.static.used()
+	}
+	s.cfg.Decisions.TokenAge(instant.Sub(token.IssuedAt))
+	return token, nil
+}
+
+// admit applies the limit of unknown tokens to an address.
+func (s *Service) admit(addr netip.Addr) error {
+	if s.cfg.Unknown == nil || !addr.IsValid() {
+		return nil
+	}
+	if retryAfter, ok := s.cfg.Unknown.Allow(addr); !ok {
+		return &LimitedError{RetryAfter: retryAfter}
+	}
+	return nil
+}
+
+// note counts a token that does not exist.
+func (s *Service) note(addr netip.Addr) {
+	if s.cfg.Unknown != nil && addr.IsValid() {
+		s.cfg.Unknown.Note(addr)
+	}
+}

@@ -1,0 +1,432 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"snowgate/idgen"
+)
+
+const (
+	// watchReaders is how many watched tokens are read from the store at a time.
+	watchReaders = 16
+	// watchPatience is after how many failures in a row a reader concludes that the
+	// store is away as a whole, and not one shard of it.
+	watchPatience = 16
+	// watchRetry is when the store is asked again after it could not be.
+	watchRetry = time.Second
+	// watchNear is how shortly before its expiry a token's timer is set exactly.
+	// Before that it is set for half of the time, because the clock that tokens
+	// expire by is not the one that timers run on.
+	watchNear = 10 * time.Second
+)
+
+// watches are the streams that are open under tokens. Nothing goes through all
+// of them periodically while pushes arrive: a token has one timer, rules for
+// clients find theirs by an index, and single revocations theirs by id.
+type watches struct {
+	s *Service
+
+	mu       sync.Mutex
+	byID     map[idgen.ID]*watched
+	byClient map[string]map[*watched]struct{}
+	closed   bool
+
+	queue   []*watched // to be read from the store
+	readers int
+	later   []*watched  // could not be read
+	retry   *time.Timer // set while there are some
+	paused  bool        // until then nothing is read
+	patrol  *time.Timer // set while pushes are lost
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// watched is a token with streams.
+type watched struct {
+	token   *Token
+	origin  Origin
+	streams map[*stream]struct{}
+	expiry  *time.Timer
+	queued  bool
+}
+
+// stream is one open stream.
+type stream struct {
+	required Requirement
+	cut      func(error)
+}
+
+func (w *watches) open(s *Service) {
+	w.s = s
+	w.byID = make(map[idgen.ID]*watched)
+	w.byClient = make(map[string]map[*watched]struct{})
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+}
+
+func (w *watches) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.cancel()
+	for _, timer := range []*time.Timer{w.retry, w.patrol} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	for _, t := range w.byID {
+		t.expiry.Stop()
+	}
+	w.mu.Unlock()
+	w.running.Wait()
+}
+
+func (w *watches) len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byID)
+}
+
+// Watch registers a stream that was opened with t at a place that requires
+// required. cut is called once when t is no longer good for that place: at its
+// expiry, or soon after it was revoked by whatever means; before Watch returns
+// if that is known already. Its error matches [ErrInvalid] or is an
+// [*InsufficientScopeError]. It must not block, because those who revoke wait
+// for it.
+//
+// stop ends the registration; it may be called any number of times. cut may be
+// running while it returns.
+func (s *Service) Watch(t *Token, required Requirement, cut func(error)) (stop func()) {
+	st := &stream{required, cut}
+	s.watches.add(t, st)
+	switch err := s.stillGood(t, required); {
+	case err != nil:
+		if s.watches.remove(t.ID, st) {
+			cut(err)
+		}
+	case !s.cachedFresh(t.ID):
+		// It may have been revoked between the decision and now.
+		s.watches.reread(t.ID)
+	}
+	return func() { s.watches.remove(t.ID, st) }
+}
+
+// stillGood judges a token by what is in memory.
+func (s *Service) stillGood(t *Token, required Requirement) error {
+	origin, _ := s.origin(t.ID)
+	if err := s.verdict(t, origin); err != nil {
+		return err
+	}
+	return s.entitled(t.Client, required)
+}
+
+// entitled checks that a client may still have what a place requires.
+func (s *Service) entitled(client string, required Requirement) error {
+	if s.cfg.Clients == nil {
+		return nil
+	}
+	scopes, ok := s.cfg.Clients.Entitled(client)
+	if !ok {
+		return ErrClient
+	}
+	if !scopes.Contains(required.Scope) {
+		return &InsufficientScopeError{Required: required.Scope}
+	}
+	return nil
+}
+
+// cachedFresh reports whether the cache knows that a token has not been revoked.
+func (s *Service) cachedFresh(id idgen.ID) bool {
+	e := s.cache.get(id)
+	return e != nil && s.cache.fresh(e, time.Now())
+}
+
+// ClientsChanged is told that the answers of [Config.Clients] may have changed
+// for the given clients, or for any if none is given. Streams of clients that
+// are not entitled to them any more are cut before it returns.
+func (s *Service) ClientsChanged(clients ...string) {
+	w := &s.watches
+	w.mu.Lock()
+	if len(clients) == 0 {
+		clients = slices.Collect(maps.Keys(w.byClient))
+	}
+	var doomed []ending
+	for _, client := range clients {
+		for t := range w.byClient[client] {
+			doomed = w.judge(doomed, t, func(st *stream) error { return s.entitled(client, st.required) })
+		}
+	}
+	w.mu.Unlock()
+	carryOut(doomed)
+}
+
+// rulesAdded cuts the streams that new rules match.
+func (s *Service) rulesAdded(added []Rule) {
+	w := &s.watches
+	w.mu.Lock()
+	var doomed []ending
+	interval := false
+	for _, r := range added {
+		if r.Kind != RuleClient {
+			interval = true
+			continue
+		}
+		for t := range w.byClient[r.Client] {
+			doomed = w.judge(doomed, t, func(*stream) error { return s.cfg.Rules.CheckClient(t.token) })
+		}
+	}
+	if interval { // one pass for all of them
+		for _, t := range w.byID {
+			doomed = w.judge(doomed, t, func(*stream) error { return s.cfg.Rules.CheckOrigin(t.origin) })
+		}
+	}
+	w.mu.Unlock()
+	carryOut(doomed)
+}
+
+// PushesLost is told that hints about revocations elsewhere do not arrive (true),
+// and that they do again (false; then Gap is called as well). Meanwhile all
+// watched tokens are read from the store once in each [Service.Bound].
+func (s *Service) PushesLost(lost bool) {
+	w := &s.watches
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || lost == (w.patrol != nil) {
+		return
+	}
+	if !lost {
+		w.patrol.Stop()
+		w.patrol = nil
+		return
+	}
+	w.enqueue(slices.Collect(maps.Values(w.byID))...)
+	w.patrol = time.AfterFunc(s.Bound(), w.walk)
+}
+
+// walk is one round of the patrol.
+func (w *watches) walk() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.patrol == nil {
+		return
+	}
+	w.enqueue(slices.Collect(maps.Values(w.byID))...)
+	w.patrol.Reset(w.s.Bound())
+}
+
+// ending is a stream that is out of the tables and is to be cut.
+type ending struct {
+	stream *stream
+	err    error
+}
+
+// carryOut cuts streams, without a lock.
+func carryOut(doomed []ending) {
+	for _, e := range doomed {
+		e.stream.cut(e.err)
+	}
+}
+
+// judge takes the streams of t out that tell finds an error for, and appends
+// them to doomed. The lock must be held.
+func (w *watches) judge(doomed []ending, t *watched, tell func(*stream) error) []ending {
+	for st := range t.streams {
+		if err := tell(st); err != nil {
+			doomed = append(doomed, ending{st, err})
+			w.take(t, st)
+		}
+	}
+	return doomed
+}
+
+// add registers a stream.
+func (w *watches) add(token *Token, st *stream) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.byID[token.ID]
+	if t == nil {
+		t = &watched{token: token, streams: make(map[*stream]struct{}, 1)}
+		t.origin, _ = w.s.origin(token.ID)
+		w.byID[token.ID] = t
+		if w.byClient[token.Client] == nil {
+			w.byClient[token.Client] = make(map[*watched]struct{})
+		}
+		w.byClient[token.Client][t] = struct{}{}
+		t.expiry = time.AfterFunc(w.wait(t), func() { w.expire(t) })
+	}
+	t.streams[st] = struct{}{}
+}
+
+// remove ends a registration and reports whether there was one.
+func (w *watches) remove(id idgen.ID, st *stream) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.byID[id]
+	if t == nil {
+		return false
+	}
+	if _, there := t.streams[st]; !there {
+		return false
+	}
+	w.take(t, st)
+	return true
+}
+
+// take removes a stream of t, and t with its last one. The lock must be held.
+func (w *watches) take(t *watched, st *stream) {
+	delete(t.streams, st)
+	if len(t.streams) > 0 {
+		return
+	}
+	t.expiry.Stop()
+	delete(w.byID, t.token.ID)
+	delete(w.byClient[t.token.Client], t)
+	if len(w.byClient[t.token.Client]) == 0 {
+		delete(w.byClient, t.token.Client)
+	}
+}
+
+// cut cuts all streams of a token.
+func (w *watches) cut(id idgen.ID, reason error) {
+	w.mu.Lock()
+	var doomed []ending
+	if t := w.byID[id]; t != nil {
+		doomed = w.judge(nil, t, func(*stream) error { return reason })
+	}
+	w.mu.Unlock()
+	carryOut(doomed)
+}
+
+// wait tells for how long the timer of t is set.
+func (w *watches) wait(t *watched) time.Duration {
+	rest := t.token.ExpiresAt.Sub(w.s.cfg.Now())
+	if rest > watchNear {
+		return rest / 2
+	}
+	return max(rest, 0)
+}
+
+// expire is called by the timer of t.
+func (w *watches) expire(t *watched) {
+	if w.s.cfg.Now().Before(t.token.ExpiresAt) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.closed && w.byID[t.token.ID] == t {
+			t.expiry.Reset(w.wait(t))
+		}
+		return
+	}
+	w.mu.Lock()
+	var doomed []ending
+	if !w.closed && w.byID[t.token.ID] == t {
+		doomed = w.judge(nil, t, func(*stream) error { return ErrExpired })
+	}
+	w.mu.Unlock()
+	carryOut(doomed)
+}
+
+// reread asks the store whether a watched token is still there.
+func (w *watches) reread(id idgen.ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.byID[id]; t != nil {
+		w.enqueue(t)
+	}
+}
+
+// rereadAll does so for all of them.
+func (w *watches) rereadAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.enqueue(slices.Collect(maps.Values(w.byID))...)
+}
+
+// enqueue has tokens read from the store. The lock must be held.
+func (w *watches) enqueue(ts ...*watched) {
+	for _, t := range ts {
+		if !t.queued {
+			t.queued = true
+			w.queue = append(w.queue, t)
+		}
+	}
+	for w.readers < min(watchReaders, len(w.queue)) && !w.paused && !w.closed {
+		w.readers++
+		w.running.Go(w.read)
+	}
+}
+
+// read takes tokens from the queue until it is empty or the store is away.
+func (w *watches) read() {
+	failures := 0
+	for t := w.next(); t != nil; t = w.next() {
+		ctx, cancel := w.s.bounded(w.ctx)
+		_, err := w.s.cfg.Store.Load(ctx, t.token.ID)
+		cancel()
+		switch {
+		case err == nil:
+			failures = 0
+		case errors.Is(err, ErrUnknown):
+			failures = 0
+			w.cut(t.token.ID, w.gone(t))
+		default:
+			failures++
+			w.postpone(t, failures >= watchPatience)
+		}
+	}
+}
+
+// next returns the token to be read, nil if the caller shall end.
+func (w *watches) next() *watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.queue) > 0 && !w.paused && !w.closed {
+		t := w.queue[0]
+		w.queue = w.queue[1:]
+		t.queued = false // before it is read: what happens meanwhile is asked again
+		if w.byID[t.token.ID] == t {
+			return t
+		}
+	}
+	w.readers--
+	return nil
+}
+
+// gone returns why a token that was good has no record.
+func (w *watches) gone(t *watched) error {
+	if !w.s.cfg.Now().Before(t.token.ExpiresAt) {
+		return ErrExpired
+	}
+	return ErrRevoked
+}
+
+// postpone has t read again a while later, and nothing before that if pause is
+// set.
+func (w *watches) postpone(t *watched, pause bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.paused = w.paused || pause
+	if !t.queued {
+		t.queued = true
+		w.later = append(w.later, t)
+	}
+	if w.retry == nil {
+		w.retry = time.AfterFunc(watchRetry, w.resume)
+	}
+}
+
+// resume puts back into the queue what could not be read.
+func (w *watches) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = append(w.queue, w.later...)
+	w.later, w.retry, w.paused = nil, nil, false
+	w.enqueue()
+}
