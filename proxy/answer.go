@@ -101,7 +101,12 @@ func (f *flight) blameClient(err error) {
 }
 
 func (f *flight) blame(status int, err error) {
-	if f.exchange.Cause == nil {
-		f.exchange.Cause = problem.New(status, "", err)
+	if f.exchange.Cause != nil {
+		return
 	}
+	if reason := f.cutBy(); reason != nil {
+		f.exchange.Cause = f.refusal(reason)
+		return
+	}
+	f.exchange.Cause = problem.New(status, "", err)
 }

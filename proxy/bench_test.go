@@ -15,6 +15,7 @@ import (
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
+	"snowgate/tokens"
 )
 
 // BenchmarkRequest compares a request through the whole gateway (access line,
@@ -40,7 +41,9 @@ func BenchmarkRequest(b *testing.B) {
 	}
 	router := new(proxy.Router)
 	router.Swap(table)
-	forwarder := proxy.NewForwarder(proxy.Options{})
+	forwarder := proxy.NewForwarder(proxy.Options{
+		Watch: func(*tokens.Token, tokens.Requirement, func(error)) func() { return func() {} },
+	})
 	defer forwarder.Close()
 	var handler http.Handler = forwarder
 	handler = middleware.Authenticate(judge{}, problem.Challenge{}, proxy.Requirement)(handler)

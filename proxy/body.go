@@ -27,6 +27,7 @@ type clientBody struct {
 	reading bool
 	read    int64
 	err     error // first error, io.EOF included
+	cut     error // why nothing more is read; nil: it is
 	closed  bool
 }
 
@@ -57,6 +58,8 @@ func (b *clientBody) begin() error {
 	switch {
 	case b.err != nil:
 		return b.err
+	case b.cut != nil:
+		return b.cut
 	case b.closed:
 		return http.ErrBodyReadAfterClose
 	}
@@ -90,6 +93,20 @@ func (b *clientBody) account(n int, err error) (int, error) {
 // Close does nothing: the server owns the body.
 func (b *clientBody) Close() error { return nil }
 
+// interrupt ends all reading for the reason given. The transport waits for a Read
+// that hangs, even when its request was cancelled.
+func (b *clientBody) interrupt(reason error) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil { // else the deadline is not that of the body any more
+		b.cut = reason
+		_ = b.control.SetReadDeadline(past)
+	}
+}
+
 // failure returns the error by which the client's body ended, nil if it has
 // not ended or was read whole.
 func (b *clientBody) failure() error {
@@ -117,8 +134,8 @@ func (b *clientBody) whole() bool {
 // release ends all reading, before the handler returns. A Read that hangs is
 // cut short and waited for: the server cannot finish the request while it
 // lasts, and would lift the deadline within which it then discards what is left
-// of the body.
-func (b *clientBody) release() {
+// of the body, for at most the time given.
+func (b *clientBody) release(linger time.Duration) {
 	if b == nil {
 		return
 	}
@@ -126,12 +143,12 @@ func (b *clientBody) release() {
 	defer b.mu.Unlock()
 	b.closed = true
 	for b.reading {
-		if b.control.SetReadDeadline(time.Unix(1, 0)) != nil {
+		if b.control.SetReadDeadline(past) != nil {
 			return // no connection, no deadlines
 		}
 		b.back.Wait()
 	}
 	if !errors.Is(b.err, io.EOF) {
-		_ = b.control.SetReadDeadline(time.Now().Add(lingering))
+		_ = b.control.SetReadDeadline(time.Now().Add(linger))
 	}
 }

@@ -14,6 +14,7 @@ import (
 // fail answers for a service that did not. Nothing of err is told to the
 // caller: it names addresses. It may quote what the service sent.
 func (f *flight) fail(_ http.ResponseWriter, _ *http.Request, err error) {
+	f.failing = true
 	answer := f.describe(err)
 	if f.exchange.Upgraded {
 		f.exchange.Cause = answer // the connection is not ours to write to
@@ -24,6 +25,9 @@ func (f *flight) fail(_ http.ResponseWriter, _ *http.Request, err error) {
 
 // describe tells what to answer, and whose fault it was.
 func (f *flight) describe(err error) error {
+	if reason := f.cutBy(); reason != nil {
+		return f.refusal(reason)
+	}
 	switch fault := f.body.failure(); {
 	case fault != nil:
 		return describeBody(fault)

@@ -114,7 +114,7 @@ func TestServiceTooSlow(t *testing.T) {
 	}
 }
 
-func waitFor(t *testing.T, done <-chan struct{}, complaint string) {
+func waitFor(t testing.TB, done <-chan struct{}, complaint string) {
 	t.Helper()
 	select {
 	case <-done:

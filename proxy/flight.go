@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"snowgate/exchange"
+	"snowgate/tokens"
 )
 
 // flight is one request on its way to a service, and its answer on the way
@@ -24,6 +25,7 @@ type flight struct {
 	request   *http.Request            // from the client
 	exchange  *exchange.Exchange
 	route     *Route
+	token     *tokens.Token // nil: the route is public
 	target    target
 	body      *clientBody // nil: the request has none
 	patience  *patience
@@ -31,7 +33,10 @@ type flight struct {
 	ctx       context.Context // of the request to the service; lives as long as the flight
 
 	rewritten bool // rewrite was called
+	failing   bool // fail was called
 	flushed   bool // nothing of the answer waits to be sent
+
+	leash leash
 
 	mu       sync.Mutex // guards answered and, until then, the header of writer
 	answered bool       // RoundTrip has returned
@@ -41,11 +46,15 @@ type flight struct {
 func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *Route) *flight {
 	one := &flight{
 		forwarder: f, writer: w, control: http.NewResponseController(w),
-		exchange: x, route: route, target: route.next(),
+		exchange: x, route: route, token: x.Token, target: route.next(),
 	}
 	x.Upstream = one.target.name
 	one.ctx, one.cancel = context.WithCancelCause(r.Context())
-	one.patience = newPatience(route.Timeout, func() { one.cancel(errTooSlow) })
+	var long func()
+	if one.watched() {
+		long = one.register
+	}
+	one.patience = newPatience(route.Timeout, func() { one.cancel(errTooSlow) }, long)
 	one.request = r.WithContext(one.ctx)
 	// Deadlines of the server are for whole requests, and would cut streams.
 	_ = one.control.SetReadDeadline(time.Time{})
@@ -67,8 +76,8 @@ func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.E
 // serve forwards the request and streams the answer.
 func (f *flight) serve() {
 	defer f.cancel(nil)
-	defer f.patience.end()
-	defer f.body.release()
+	defer f.land()
+	defer f.releaseBody()
 	reverse := httputil.ReverseProxy{
 		Rewrite:        f.rewrite,
 		Transport:      f,
@@ -81,12 +90,24 @@ func (f *flight) serve() {
 	reverse.ServeHTTP(f, f.request)
 }
 
+// releaseBody ends the reading of the request body.
+func (f *flight) releaseBody() {
+	f.leash.mu.Lock()
+	broken := f.leash.begun && f.leash.reason != nil
+	f.leash.mu.Unlock()
+	if broken {
+		f.body.release(0) // there is no answer to be taken in the meantime
+		return
+	}
+	f.body.release(lingering)
+}
+
 // RoundTrip implements [http.RoundTripper]: it sends the request and waits for
 // the header of the answer.
 func (f *flight) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.tameInterim(r.Context())
 	answer, err := f.forwarder.transport.RoundTrip(r)
-	f.patience.end()
+	f.patience.answer()
 	f.mu.Lock()
 	f.answered = true
 	f.mu.Unlock()
@@ -135,6 +156,9 @@ func (f *flight) WriteHeader(status int) {
 		// sends must never be taken for its next request.
 		f.Header().Set("Connection", "close")
 	}
+	if status >= http.StatusOK && !f.failing {
+		f.begin()
+	}
 	f.flushed = false
 	f.writer.WriteHeader(status)
 }
@@ -168,15 +192,28 @@ func (f *flight) FlushError() error {
 	return err
 }
 
+// allowWrite sets the deadline of one write. An exchange that was given up gets
+// none, except for an answer that says so.
 func (f *flight) allowWrite() {
 	_ = f.control.SetWriteDeadline(time.Now().Add(f.forwarder.clientIdle))
+	// After the deadline was set: whoever gives the exchange up later moves it.
+	if f.ctx.Err() != nil && !f.failing {
+		_ = f.control.SetWriteDeadline(past)
+	}
 }
 
 // Hijack implements [http.Hijacker] for WebSocket.
 func (f *flight) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := f.control.Hijack()
-	if err == nil {
-		f.exchange.Upgraded = true
+	f.leash.mu.Lock()
+	defer f.leash.mu.Unlock()
+	if f.leash.reason != nil {
+		return nil, nil, f.leash.reason
 	}
-	return conn, buffered, err
+	conn, buffered, err := f.control.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	f.exchange.Upgraded = true
+	f.leash.tunnel = newTunnel(conn, f.register)
+	return f.leash.tunnel, buffered, nil
 }

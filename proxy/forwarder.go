@@ -21,6 +21,13 @@ type Options struct {
 	// ClientIdle bounds every single wait for the client. 0: [DefaultClientIdle].
 	// Streams in which nothing is sent are not cut by it.
 	ClientIdle time.Duration
+	// Watch, if set, is asked to watch over the token of every WebSocket, as soon
+	// as it is open, and of every other exchange that has lasted for half a
+	// second. Exchanges on public routes have no token.
+	Watch Watch
+	// Challenge words the answer to a request whose token ended before the
+	// answer began.
+	Challenge problem.Challenge
 }
 
 // Forwarder sends requests to the service of their route and streams the
@@ -32,8 +39,15 @@ type Options struct {
 // not answer in time a 504. An answer that breaks off breaks the connection to
 // the client off, by panicking with [http.ErrAbortHandler]; its reason is the
 // cause in the exchange.
+//
+// An exchange whose token ends is cut, if it is long enough to be watched: what
+// has not been answered yet is answered like any request with that token, an
+// answer under way breaks off, and a WebSocket is closed with a close frame of
+// status 1008.
 type Forwarder struct {
 	clientIdle time.Duration
+	watch      Watch
+	challenge  problem.Challenge
 	transport  *http.Transport
 	buffers    *buffers
 	silent     *log.Logger
@@ -43,6 +57,8 @@ type Forwarder struct {
 func NewForwarder(o Options) *Forwarder {
 	return &Forwarder{
 		clientIdle: cmp.Or(o.ClientIdle, DefaultClientIdle),
+		watch:      o.Watch,
+		challenge:  o.Challenge,
 		transport:  newTransport(),
 		buffers:    newBuffers(),
 		silent:     log.New(io.Discard, "", 0), // the access line has the cause

@@ -39,7 +39,7 @@ var expires = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 // judge is a validator that knows one token.
 type judge struct{}
 
-func (judge) Validate(_ context.Context, text string) (*tokens.Token, error) {
+func (judge) ValidateFrom(_ context.Context, text string, _ netip.Addr) (*tokens.Token, error) {
 	switch text {
 	case goodText:
 		return &tokens.Token{ID: tokenID, Client: "orders-worker", Scope: "orders.read orders.write", ExpiresAt: expires}, nil
@@ -117,6 +117,7 @@ type gatewayOptions struct {
 	trusted    string
 	clientIdle time.Duration
 	http2      bool
+	watch      proxy.Watch
 }
 
 func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway {
@@ -131,7 +132,9 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 	if o.trusted != "" {
 		observation.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(o.trusted)}
 	}
-	forwarder := proxy.NewForwarder(proxy.Options{ClientIdle: o.clientIdle})
+	forwarder := proxy.NewForwarder(proxy.Options{
+		ClientIdle: o.clientIdle, Watch: o.watch, Challenge: problem.Challenge{ResourceMetadata: "https://g.example/metadata"},
+	})
 	t.Cleanup(forwarder.Close)
 
 	var handler http.Handler = forwarder

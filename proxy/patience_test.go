@@ -1,0 +1,79 @@
+package proxy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestPatience plays scenes on one timer and looks when it gave the service up
+// and when the exchange became a long one.
+func TestPatience(t *testing.T) {
+	const limit = 10 * time.Second
+	type step struct {
+		at time.Duration
+		do func(*patience)
+	}
+	tests := []struct {
+		name       string
+		limit      time.Duration
+		steps      []step
+		give, long time.Duration // 0: never
+	}{
+		{"a silent service", limit, nil, limit, moment},
+		{"a service more impatiently waited for", moment / 2, nil, moment / 2, moment},
+		{"a short exchange", limit, []step{{moment / 2, (*patience).answer}, {moment - 1, (*patience).end}}, 0, 0},
+		{"a long answer", limit, []step{{moment / 2, (*patience).answer}}, 0, moment},
+		{"an upload without end", limit, []step{{0, (*patience).pause}}, 0, moment},
+		{"an upload with an end", limit, []step{{0, (*patience).pause}, {3 * limit, (*patience).resume}}, 4 * limit, moment},
+		{"a short upload", limit, []step{{0, (*patience).pause}, {1, (*patience).resume}}, limit + 1, moment},
+		{"uploading in bits", limit, []step{
+			{0, (*patience).pause}, {limit - 1, (*patience).resume},
+			{limit + 1, (*patience).pause}, {2 * limit, (*patience).resume},
+		}, 3 * limit, moment},
+		{"reading on after the answer", limit, []step{
+			{0, (*patience).pause}, {1, (*patience).answer}, {2, (*patience).resume},
+		}, 0, moment},
+		{"reading on after the end", limit, []step{{0, (*patience).pause}, {1, (*patience).end}, {2, (*patience).resume}}, 0, 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				var given, long []time.Duration
+				p := newPatience(test.limit,
+					func() { given = append(given, time.Since(begin)) },
+					func() { long = append(long, time.Since(begin)) })
+				for _, step := range test.steps {
+					time.Sleep(time.Until(begin.Add(step.at)))
+					step.do(p)
+				}
+				time.Sleep(10 * limit)
+				p.end()
+				wantOnce(t, "the service was given up", given, test.give)
+				wantOnce(t, "the exchange was long", long, test.long)
+			})
+		})
+	}
+}
+
+func wantOnce(t *testing.T, what string, got []time.Duration, want time.Duration) {
+	t.Helper()
+	if want == 0 && len(got) == 0 || len(got) == 1 && got[0] == want {
+		return
+	}
+	t.Errorf("%s after %v, want %v (0: never)", what, got, want)
+}
+
+// TestPatienceOfNobody asks for no long exchanges.
+func TestPatienceOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		given := 0
+		p := newPatience(time.Minute, func() { given++ }, nil)
+		time.Sleep(time.Hour)
+		p.end()
+		if given != 1 {
+			t.Errorf("the service was given up %d times, want once", given)
+		}
+	})
+}
