@@ -35,7 +35,10 @@ func runClientNew(_ context.Context, p *process, args []string) error {
 	if err := parseFlags(p, flags, args, 0); err != nil {
 		return err
 	}
-	client := clients.Client{ID: *id, Audiences: audiences, TokenTTL: *ttl, Introspect: *introspect}
+	client := clients.Client{ID: *id, Audiences: audiences, TokenTTL: *ttl}
+	if *introspect {
+		client.Introspect = clients.IntrospectAny
+	}
 	list, err := scope.Parse(*scopes)
 	if err != nil {
 		err = fmt.Errorf("-scope: %w", err)

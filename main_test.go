@@ -102,7 +102,7 @@ func TestClientNewMakesWhatTheGatewayReads(t *testing.T) {
 		t.Fatalf("its YAML is not accepted: %v\n%s", err, text)
 	}
 	got := cfg.File.Clients[0]
-	if got.ID != "orders-worker" || got.Scopes != "b a" || got.Secrets[0].SHA256 != clients.Digest(secret) || !got.Introspect ||
+	if got.ID != "orders-worker" || got.Scopes != "b a" || got.Secrets[0].SHA256 != clients.Digest(secret) || got.Introspect != clients.IntrospectAny ||
 		got.Audiences[0] != "https://orders.example" || got.TokenTTL.String() != "30m0s" || got.Secrets[0].ExpiresAt.IsZero() {
 		t.Errorf("read back: %+v", got)
 	}

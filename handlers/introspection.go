@@ -1,8 +1,11 @@
 package handlers
 
 import (
+	"context"
 	"errors"
+	"slices"
 
+	"snowgate/clients"
 	"snowgate/tokens"
 )
 
@@ -26,10 +29,37 @@ type inactive struct {
 	Active bool `json:"active"`
 }
 
-// describe tells what a token stands for. The subject of a client's own token
+// inspect judges the token that text is, as asker may see it: what is meant for
+// other audiences than its own is not valid for it.
+func (h *OAuth) inspect(ctx context.Context, asker *clients.Client, text string) (*tokens.Token, error) {
+	token, err := h.Tokens.Validate(ctx, text)
+	if err == nil && !asker.MayInspect(token.Audience) {
+		return nil, tokens.ErrAudience
+	}
+	return token, err
+}
+
+// visible returns the audiences of a token that asker learns of: where its
+// policy goes by audience, its own ones, because for which other services a
+// token is meant is none of its business (RFC 7662 §2.2 leaves that to the
+// server).
+func visible(audience []string, asker *clients.Client) []string {
+	if asker.Introspect == clients.IntrospectAny {
+		return audience
+	}
+	var own []string
+	for _, resource := range audience {
+		if slices.Contains(asker.Audiences, resource) {
+			own = append(own, resource)
+		}
+	}
+	return own
+}
+
+// describe tells asker what a token stands for. The subject of a client's own token
 // is the client (RFC 9068 §2.2). exp is rounded down, so that nobody trusts the
 // token longer than the gateway does.
-func (h *OAuth) describe(token *tokens.Token) introspection {
+func (h *OAuth) describe(token *tokens.Token, asker *clients.Client) introspection {
 	return introspection{
 		Active:    true,
 		Scope:     token.Scope.String(),
@@ -39,7 +69,7 @@ func (h *OAuth) describe(token *tokens.Token) introspection {
 		IssuedAt:  token.IssuedAt.Unix(),
 		NotBefore: token.IssuedAt.Unix(),
 		Subject:   token.Client,
-		Audience:  token.Audience,
+		Audience:  visible(token.Audience, asker),
 		Issuer:    h.Issuer,
 		TokenID:   token.ID.String(),
 	}

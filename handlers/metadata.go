@@ -67,6 +67,7 @@ func (m *Metadata) Server(w http.ResponseWriter, r *http.Request) error {
 	if err := checkRead(r); err != nil {
 		return err
 	}
+	keepShortly(w)
 	methods := []string{"client_secret_basic", "client_secret_post"}
 	return writeJSON(w, http.StatusOK, serverMetadata{
 		Issuer:                   m.Issuer,
@@ -95,12 +96,19 @@ func (m *Metadata) Resource(w http.ResponseWriter, r *http.Request) error {
 	if err := checkRead(r); err != nil {
 		return err
 	}
+	keepShortly(w)
 	return writeJSON(w, http.StatusOK, resourceMetadata{
 		Resource:             m.Issuer,
 		AuthorizationServers: []string{m.Issuer},
 		Scopes:               m.scopes(),
 		BearerMethods:        []string{"header"},
 	})
+}
+
+// keepShortly lets clients and caches keep an answer for a minute (RFC 9728
+// §7.10): it is the same for everybody, and changes with the routes only.
+func keepShortly(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "public, max-age=60")
 }
 
 func (m *Metadata) scopes() []string {

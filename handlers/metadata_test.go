@@ -89,6 +89,18 @@ func TestReadOnlyEndpoints(t *testing.T) {
 	}
 }
 
+// RFC 9728 §7.10: metadata may be kept for a while, a refusal may not.
+func TestMetadataMayBeKept(t *testing.T) {
+	m := &handlers.Metadata{Issuer: "https://gw.example", Scopes: func() scope.List { return "" }}
+	for name, endpoint := range map[string]problem.HandlerFunc{"server": m.Server, "resource": m.Resource} {
+		for method, want := range map[string]string{"GET": "public, max-age=60", "POST": "no-store"} {
+			if w, _ := ask(t, endpoint, method, "/"); w.Header().Get("Cache-Control") != want {
+				t.Errorf("%s %s: Cache-Control = %q, want %q", method, name, w.Header().Get("Cache-Control"), want)
+			}
+		}
+	}
+}
+
 func TestReady(t *testing.T) {
 	worker := int64(7)
 	tests := []struct {

@@ -38,6 +38,10 @@ type OAuth struct {
 	Issuer string
 	// Now is the clock by which client secrets expire.
 	Now func() time.Time
+	// Failures limits failed authentications; nil does not.
+	Failures failureLimiter
+	// Rates limits the token requests of clients that have a rate; nil does not.
+	Rates rateLimiter
 }
 
 // Token is the token endpoint (RFC 6749 §3.2) with the client credentials
@@ -45,6 +49,9 @@ type OAuth struct {
 func (h *OAuth) Token(w http.ResponseWriter, r *http.Request) error {
 	client, f, err := h.authenticate(r)
 	if err != nil {
+		return err
+	}
+	if err := h.spend(w, r, client); err != nil {
 		return err
 	}
 	switch f.get("grant_type") {
@@ -59,7 +66,8 @@ func (h *OAuth) Token(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	bearer, token, err := h.Tokens.Issue(r.Context(), tokens.Grant{
-		Client: client.ID, Scope: grant.Scope, Audience: grant.Audience, TTL: grant.TTL,
+		Client: client.ID, Generation: client.Generation,
+		Scope: grant.Scope, Audience: grant.Audience, TTL: grant.TTL,
 	})
 	if err != nil {
 		return err
@@ -83,24 +91,25 @@ type tokenResponse struct {
 }
 
 // Introspect is the introspection endpoint (RFC 7662). Whoever asks must be a
-// client with the right to.
+// client with the right to, and learns of those tokens only that its policy
+// lets it look into; all others are as good as inactive (§2.2).
 func (h *OAuth) Introspect(w http.ResponseWriter, r *http.Request) error {
 	client, f, err := h.authenticate(r)
 	if err != nil {
 		return err
 	}
-	if !client.Introspect {
+	if !client.CanIntrospect() {
 		return problem.IntrospectionForbidden()
 	}
 	text := f.get("token")
 	if text == "" {
 		return problem.InvalidRequest("The token is missing.")
 	}
-	token, err := h.Tokens.Validate(r.Context(), text)
+	token, err := h.inspect(r.Context(), client, text)
 	switch {
 	case err == nil:
 		exchange.From(r.Context()).TokenID = token.ID.String()
-		return writeJSON(w, http.StatusOK, h.describe(token))
+		return writeJSON(w, http.StatusOK, h.describe(token, client))
 	case isInvalid(err):
 		// §2.2: nothing but active, whatever the reason.
 		exchange.From(r.Context()).Cause = err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,7 @@ type server struct {
 	store  *tokenstest.Store
 	secret string // of the client "worker"
 	other  string // of the client "other", which may introspect
+	orders string // of the client "orders-api", which may introspect what is meant for it
 }
 
 // counter makes ids 1, 2, 3 …, all minted at the start.
@@ -41,20 +43,26 @@ type counter struct{ n atomic.Int64 }
 
 func (c *counter) Next(context.Context) (idgen.ID, error) { return idgen.ID(c.n.Add(1)), nil }
 
-func newServer(t *testing.T) *server {
+func newServer(t testing.TB) *server {
 	t.Helper()
 	clock := tokenstest.NewClock(start)
 	s := &server{ServeMux: http.NewServeMux(), clock: clock, store: tokenstest.NewStore(clock.Now)}
 	worker, workerDigest := clients.NewSecret()
 	other, otherDigest := clients.NewSecret()
-	s.secret, s.other = worker.Reveal(), other.Reveal()
+	orders, ordersDigest := clients.NewSecret()
+	s.secret, s.other, s.orders = worker.Reveal(), other.Reveal(), orders.Reveal()
 	registry := clients.NewRegistry(time.Hour)
-	registry.Replace([]clients.Client{
+	err := registry.ReplaceFile([]clients.Client{
 		{ID: "worker", Secrets: []clients.Secret{{ID: "s1", SHA256: workerDigest}},
 			Scopes:    scope.Of("orders.read", "orders.write", clients.AdminScope),
 			Audiences: []string{"https://orders.example", "https://billing.example"}, TokenTTL: 90 * time.Second},
-		{ID: "other", Secrets: []clients.Secret{{ID: "s1", SHA256: otherDigest}}, Introspect: true},
+		{ID: "other", Secrets: []clients.Secret{{ID: "s1", SHA256: otherDigest}}, Introspect: clients.IntrospectAny},
+		{ID: "orders-api", Secrets: []clients.Secret{{ID: "s1", SHA256: ordersDigest}},
+			Audiences: []string{"https://orders.example"}, Introspect: clients.IntrospectAudience},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	service := tokens.NewService(tokens.Config{
 		Store: s.store, Keys: tokens.FixedKeyring(tokens.Key{1}), IDs: new(counter),
 		MintTime: func(idgen.ID) time.Time { return start }, Now: clock.Now,
@@ -272,6 +280,39 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
+// What a service learns of tokens for others is a policy of its client: those
+// that are meant for it, and of these not for whom else they are meant.
+func TestIntrospectionByAudience(t *testing.T) {
+	s := newServer(t)
+	grant := func(resources string) string {
+		w := s.post(handlers.TokenPath, "worker:"+s.secret, "grant_type=client_credentials"+resources)
+		token, _ := object(t, w)["access_token"].(string)
+		return token
+	}
+	const orders, billing = "&resource=https://orders.example", "&resource=https://billing.example"
+	tests := []struct {
+		asker, resources string
+		want             any // the audiences in the answer; nil: inactive
+	}{
+		{"orders-api:" + s.orders, orders, []any{"https://orders.example"}},
+		{"orders-api:" + s.orders, orders + billing, []any{"https://orders.example"}},
+		{"orders-api:" + s.orders, billing, nil},
+		{"other:" + s.other, orders + billing, []any{"https://orders.example", "https://billing.example"}},
+		{"other:" + s.other, billing, []any{"https://billing.example"}},
+	}
+	for _, tt := range tests {
+		w := s.post(handlers.IntrospectPath, tt.asker, "token="+grant(tt.resources))
+		got := object(t, w)
+		if tt.want == nil {
+			if text := strings.TrimSpace(w.Body.String()); w.Code != 200 || text != `{"active":false}` {
+				t.Errorf("%.10s asks about a token for %q: %d %s, want exactly inactive", tt.asker, tt.resources, w.Code, text)
+			}
+		} else if diff := cmp.Diff(tt.want, got["aud"]); diff != "" || got["active"] != true || got["client_id"] != "worker" {
+			t.Errorf("%.10s asks about a token for %q: %v (-want +got):\n%s", tt.asker, tt.resources, got, diff)
+		}
+	}
+}
+
 func TestIntrospectionNeedsTheRight(t *testing.T) {
 	s := newServer(t)
 	token := s.token(t)
@@ -361,6 +402,33 @@ func FuzzForm(f *testing.F) {
 		// Nobody is registered, so nobody gets beyond authentication.
 		if w.Code != 400 && w.Code != 401 {
 			t.Errorf("%q with %q = %d", body, authorization, w.Code)
+		}
+	})
+}
+
+// FuzzTokenRequest lets a client that is known ask for any scope and resource:
+// it gets what it may have, or an error in the terms of RFC 6749 §5.2.
+func FuzzTokenRequest(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"", ""}, {"orders.read", "https://orders.example"}, {"orders.read orders.write", "https://billing.example"}, {"a  b", "x"},
+		{" ", "https://orders.example#"}, {"orders.read\x00", "\xff"}, {clients.AdminScope, "https://orders.example/"}, {"\"\\", "//"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	s := newServer(f)
+	allowed := scope.Of("orders.read", "orders.write", clients.AdminScope)
+	f.Fuzz(func(t *testing.T, asked, resource string) {
+		form := url.Values{"grant_type": {"client_credentials"}, "scope": {asked}, "resource": {resource}}
+		w := s.post(handlers.TokenPath, "worker:"+s.secret, form.Encode())
+		got := object(t, w)
+		granted, _ := got["scope"].(string)
+		code, _ := got["error"].(string)
+		switch {
+		case w.Code == http.StatusOK && allowed.Contains(scope.List(granted)) && code == "" &&
+			(scope.List(granted).Has(clients.AdminScope) == scope.List(asked).Has(clients.AdminScope)):
+		case w.Code == http.StatusBadRequest && slices.Contains([]string{"invalid_request", "invalid_scope", "invalid_target"}, code):
+		default:
+			t.Errorf("scope %q, resource %q: %d %v", asked, resource, w.Code, got)
 		}
 	})
 }

@@ -1,0 +1,61 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"snowgate/clients"
+	"snowgate/problem"
+	"snowgate/tokens"
+)
+
+// answer answers with v as JSON. A caller that went away meanwhile is no error of
+// the handler.
+func answer(w http.ResponseWriter, status int, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n'))
+	return nil
+}
+
+// unavailable answers 503 for a store that cannot be asked, and leaves every other
+// error as it is. A caller that went away is why the store was not asked, not what
+// is wrong with it.
+func unavailable(err error) error {
+	away := errors.Is(err, clients.ErrUnavailable) || errors.Is(err, tokens.ErrUnavailable)
+	if !away || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return problem.Unavailable("Redis cannot be asked at the moment; a change may have been made or not.", err)
+}
+
+// optionalTime is for members that are left out where there is no instant.
+func optionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// checkQuery refuses parameters that are not known here or come twice.
+func checkQuery(r *http.Request, known ...string) error {
+	for name, values := range r.URL.Query() {
+		if !slices.Contains(known, name) {
+			return problem.New(http.StatusBadRequest, "The query has a parameter that is unknown here.", nil)
+		}
+		if len(values) > 1 {
+			return problem.New(http.StatusBadRequest, "The query has a parameter twice.", nil)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"snowgate/problem"
+	"snowgate/tokens"
+)
+
+// keyDocument tells about one tag key, never the key itself.
+type keyDocument struct {
+	// StartsAt is the first instant whose tokens it signs; the first key of a
+	// deployment has none.
+	StartsAt *time.Time `json:"starts_at,omitempty"`
+	// State is "next" before that instant, "current" while it signs, and then
+	// "old": it still verifies what it signed.
+	State string `json:"state"`
+}
+
+// listKeys lists the tag keys that this gateway has, the oldest first.
+func (a *API) listKeys(w http.ResponseWriter, _ *http.Request) error {
+	return answer(w, http.StatusOK, struct {
+		Keys []keyDocument `json:"keys"`
+	}{keyDocuments(a.Keys.Starts(), a.Now())})
+}
+
+func keyDocuments(starts []time.Time, now time.Time) []keyDocument {
+	list := make([]keyDocument, len(starts))
+	for i, start := range starts {
+		state := "current"
+		switch {
+		case start.After(now):
+			state = "next"
+		case i+1 < len(starts) && !starts[i+1].After(now):
+			state = "old"
+		}
+		list[i] = keyDocument{StartsAt: optionalTime(start), State: state}
+	}
+	return list
+}
+
+// rotateKey starts a new tag key.
+func (a *API) rotateKey(w http.ResponseWriter, r *http.Request, c *change) error {
+	c.action = "key.rotate"
+	o, err := readOptional(w, r)
+	if err != nil {
+		return err
+	}
+	c.reason = o.reason()
+	if err := o.check(); err != nil {
+		return err
+	}
+	start, err := a.Keys.Rotate(r.Context())
+	switch {
+	case errors.Is(err, tokens.ErrKeyFixed):
+		return problem.New(http.StatusConflict, "The tag key is given by SNOWGATE_TOKEN_KEY and is changed there.", err)
+	case err != nil:
+		return unavailable(err)
+	}
+	d := keyDocument{StartsAt: optionalTime(start), State: "next"}
+	c.target, c.after = start.UTC().Format(time.RFC3339Nano), d
+	return answer(w, http.StatusCreated, d)
+}

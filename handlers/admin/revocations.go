@@ -1,0 +1,217 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"snowgate/clients"
+	"snowgate/exchange"
+	"snowgate/idgen"
+	"snowgate/problem"
+	"snowgate/tokens"
+)
+
+// revocationDocument is one rule. Which members it has depends on its kind.
+type revocationDocument struct {
+	ID         string     `json:"id"`
+	Kind       string     `json:"kind"` // token, client, worker or before
+	Token      string     `json:"token,omitempty"`
+	Client     string     `json:"client,omitempty"`
+	Generation uint64     `json:"generation,omitempty"` // of the client's tokens that are still good
+	Worker     *int64     `json:"worker,omitempty"`
+	From       *time.Time `json:"from,omitempty"`
+	Until      *time.Time `json:"until,omitempty"`
+	Before     *time.Time `json:"before,omitempty"`
+	CreatedAt  *time.Time `json:"created_at,omitempty"`
+	EndsAt     *time.Time `json:"ends_at,omitempty"` // nothing that it matches can be alive then
+	By         string     `json:"by,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+}
+
+func documentOfRule(r tokens.Rule) revocationDocument {
+	d := revocationDocument{
+		ID: r.ID, Kind: string(r.Kind), CreatedAt: optionalTime(r.Created), EndsAt: optionalTime(r.End), By: r.By, Reason: r.Why,
+	}
+	switch r.Kind {
+	case tokens.RuleClient:
+		d.Client, d.Generation = r.Client, r.Generation
+	case tokens.RuleWorker:
+		d.Worker, d.From, d.Until = &r.Worker, optionalTime(r.From), optionalTime(r.Until)
+	case tokens.RuleBefore:
+		d.Before = optionalTime(r.Until)
+	}
+	return d
+}
+
+// listRevocations lists the rules that this gateway holds, the newest first.
+func (a *API) listRevocations(w http.ResponseWriter, _ *http.Request) error {
+	set := a.Rules.Revocations()
+	list := make([]revocationDocument, 0, len(set.Rules))
+	slices.SortFunc(set.Rules, func(a, b tokens.Rule) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+	})
+	for _, rule := range set.Rules {
+		list = append(list, documentOfRule(rule))
+	}
+	return answer(w, http.StatusOK, struct {
+		Revision    uint64               `json:"revision"`
+		Revocations []revocationDocument `json:"revocations"`
+	}{set.Revision, list})
+}
+
+// createRevocation revokes one token, or writes one rule.
+func (a *API) createRevocation(w http.ResponseWriter, r *http.Request, c *change) error {
+	c.action = "revocation.create"
+	o, err := readObject(w, r)
+	if err != nil {
+		return err
+	}
+	wanted := a.readRevocation(o)
+	c.reason = wanted.rule.Why
+	if err := o.check(); err != nil {
+		return err
+	}
+	if wanted.single {
+		return a.revokeOne(w, r, c, wanted)
+	}
+	wanted.rule.By = exchange.From(r.Context()).Client
+	c.target = wanted.rule.ID
+	rule, err := a.Rules.AddRule(r.Context(), wanted.rule)
+	if err != nil {
+		return refuseRule(wanted.rule.Kind, err)
+	}
+	// Stores may drop both for a client.
+	rule.By, rule.Why = cmp.Or(rule.By, wanted.rule.By), cmp.Or(rule.Why, wanted.rule.Why)
+	d := documentOfRule(rule)
+	c.after = d
+	return answer(w, http.StatusCreated, d)
+}
+
+// revokeOne deletes the record of a token; no rule stays behind.
+func (a *API) revokeOne(w http.ResponseWriter, r *http.Request, c *change, wanted revocation) error {
+	c.target = "token-" + wanted.token.String()
+	if err := a.Tokens.RevokeID(r.Context(), wanted.token); err != nil {
+		return unavailable(err)
+	}
+	return answer(w, http.StatusOK, revocationDocument{
+		ID: c.target, Kind: "token", Token: wanted.token.String(), By: exchange.From(r.Context()).Client, Reason: c.reason,
+	})
+}
+
+// refuseRule turns the refusals of a rule into answers. The clock that judges the
+// instants is the store's.
+func refuseRule(kind tokens.RuleKind, err error) error {
+	switch {
+	case errors.Is(err, tokens.ErrRuleInFuture):
+		member := "before"
+		if kind == tokens.RuleWorker {
+			member = "until"
+		}
+		return &problem.Error{
+			Status: http.StatusUnprocessableEntity,
+			Detail: "A revocation cannot reach into the future: what is issued later cannot be revoked now.",
+			Faults: []problem.Fault{{Pointer: pointer(member), Detail: "is later than the clock of Redis"}},
+			Err:    err,
+		}
+	case errors.Is(err, tokens.ErrRule):
+		return problem.New(http.StatusUnprocessableEntity, "The revocation makes no sense.", err)
+	default:
+		return unavailable(err)
+	}
+}
+
+// revocation is what a caller asked for: the rule, or the single token.
+type revocation struct {
+	single bool
+	token  idgen.ID
+	rule   tokens.Rule
+}
+
+// readRevocation reads exactly one of token, client, before, and worker with
+// from and until.
+func (a *API) readRevocation(o *object) revocation {
+	var wanted revocation
+	var kinds []string
+	for _, kind := range []string{"token", "client", "before", "worker"} {
+		if o.has(kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) != 1 {
+		o.faults = append(o.faults, problem.Fault{Detail: "needs exactly one of token, client, before and worker"})
+		for _, member := range []string{"token", "client", "before", "worker", "from", "until"} {
+			delete(o.members, member)
+		}
+		o.reason()
+		return wanted
+	}
+	switch kinds[0] {
+	case "token":
+		wanted.single, wanted.token = true, o.tokenID()
+	case "client":
+		wanted.rule = tokens.ClientRule(o.clientID("client"))
+	case "before":
+		wanted.rule = tokens.BeforeRule(o.instant("before"))
+	case "worker":
+		wanted.rule = a.readWorkerRule(o)
+	}
+	wanted.rule.Why = o.reason()
+	return wanted
+}
+
+func (o *object) tokenID() idgen.ID {
+	id, err := idgen.Parse(o.text("token"))
+	if err != nil {
+		o.fault("token", "needs to be a token id: 11 characters of 0-9A-Za-z, the part of the token behind sgt_")
+	}
+	return id
+}
+
+// clientID reads the id of a client. It ends up in the log.
+func (o *object) clientID(name string) string {
+	id := o.text(name)
+	switch {
+	case looksSecret(id):
+		o.fault(name, looksSecretText)
+	case !clients.ValidID(id):
+		o.fault(name, "needs 1 to 128 characters of A-Za-z0-9._~-")
+	default:
+		return id
+	}
+	return ""
+}
+
+func (a *API) readWorkerRule(o *object) tokens.Rule {
+	worker, _ := o.number("worker")
+	if most := a.IDs.Scheme.Layout().Workers() - 1; worker < 0 || worker > most {
+		o.fault("worker", "needs to be a number from 0 to %d", most)
+	}
+	for _, name := range []string{"from", "until"} {
+		if !o.has(name) {
+			o.fault(name, "is needed beside worker")
+		}
+	}
+	from, until := o.instant("from"), o.instant("until")
+	if !from.IsZero() && !until.IsZero() && !from.Before(until) {
+		o.fault("until", "needs to be later than from")
+	}
+	return tokens.WorkerRule(worker, from, until)
+}
+
+// keepRevocation refuses to take a rule back: gateways may have cut connections
+// and dropped tokens because of it already, and what it matches ends anyway.
+func (a *API) keepRevocation(_ http.ResponseWriter, r *http.Request, c *change) error {
+	c.action = "revocation.delete"
+	rules := a.Rules.Revocations().Rules
+	i := slices.IndexFunc(rules, func(rule tokens.Rule) bool { return rule.ID == r.PathValue("id") })
+	if i < 0 {
+		return problem.New(http.StatusNotFound, "There is no revocation with this id.", nil)
+	}
+	c.target = rules[i].ID
+	return problem.New(http.StatusConflict,
+		"Revocations are not taken back; this one ends by itself, at "+rules[i].End.UTC().Format(time.RFC3339)+
+			", when nothing that it matches can be alive. Clients get new tokens at any time.", nil)
+}

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+
+	"snowgate/handlers"
+)
+
+// Route is a route in force, as an administrator sees it.
+type Route struct {
+	Name      string   `json:"name"`
+	Source    string   `json:"source"` // file, or what else it was learned from
+	Host      string   `json:"host,omitempty"`
+	Path      string   `json:"path"`
+	Methods   []string `json:"methods"` // empty: all but CONNECT and TRACE
+	Scopes    []string `json:"scopes"`  // all are needed
+	Audience  string   `json:"audience,omitempty"`
+	Public    bool     `json:"public"`
+	WebSocket bool     `json:"websocket"`
+	Upstreams []string `json:"upstreams"`
+}
+
+// Health is the state of one gateway.
+type Health struct {
+	handlers.Readiness
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	// Redis tells about the store as it was found last.
+	Redis RedisHealth `json:"redis"`
+	// Revision is that of the shared state this gateway has, Clients and Rules
+	// what it holds of it.
+	Revision uint64 `json:"revision"`
+	Clients  int    `json:"clients"`
+	Rules    int    `json:"rules"`
+}
+
+// RedisHealth is the state of the store.
+type RedisHealth struct {
+	Reachable bool `json:"reachable"`
+	// RoundTrip is how long the last probe took, in milliseconds.
+	RoundTrip float64 `json:"round_trip_ms"`
+	// Policy is maxmemory-policy; every other than noeviction throws live tokens
+	// away when Redis is full. Empty: not known.
+	Policy string `json:"maxmemory_policy,omitempty"`
+}
+
+// listRoutes lists the routes in force.
+func (a *API) listRoutes(w http.ResponseWriter, _ *http.Request) error {
+	list := slices.Clone(a.RouteTable())
+	for i := range list {
+		list[i].Methods = present(list[i].Methods)
+		list[i].Scopes = present(list[i].Scopes)
+		list[i].Upstreams = present(list[i].Upstreams)
+	}
+	return answer(w, http.StatusOK, struct {
+		Routes []Route `json:"routes"`
+	}{present(list)})
+}
+
+// present turns a nil slice into an empty one, which JSON writes as [].
+func present[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// readHealth tells how this gateway is. It is 200 as long as it can answer;
+// /readyz is for probes.
+func (a *API) readHealth(w http.ResponseWriter, _ *http.Request) error {
+	return answer(w, http.StatusOK, a.Health())
+}
