@@ -29,6 +29,15 @@ race: ## Run the tests with the race detector, in random order, one package at a
 integration: ## Run the tests; those that miss Redis or Docker fail.
 	SNOWGATE_TEST_REQUIRE=1 go test -count=1 ./...
 
+INTEROP := integration/testdata/interop/node
+
+.PHONY: interop-modules
+interop-modules: $(INTEROP)/node_modules/.package-lock.json ## Install the client libraries for Node.js that the tests use.
+
+$(INTEROP)/node_modules/.package-lock.json: $(INTEROP)/package.json $(INTEROP)/package-lock.json
+	npm ci --prefix $(INTEROP) --ignore-scripts --no-audit --no-fund
+	@touch $@
+
 .PHONY: bench
 bench: ## Run the benchmarks: make bench BENCH=Issue BENCHTIME=3s
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...

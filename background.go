@@ -39,6 +39,11 @@ func (g *gateway) begin(ctx context.Context, port string, run func(func(context.
 	}
 	run(g.clock.Run)
 	run(g.keys.Run)
+	run(g.feed.Run)
+	run(g.flushUses)
+	if err := g.refuseClash(ctx); err != nil {
+		return err
+	}
 	source, err := workerSource(ctx, g.cfg, g.store, port, g.log)
 	if err != nil {
 		return err
@@ -76,7 +81,7 @@ func (g *gateway) restore(ctx context.Context) error {
 		if err := g.claimEpoch(ctx); err != nil {
 			return err
 		}
-		if err := g.keys.Refresh(ctx); err != nil && ctx.Err() == nil {
+		if err := g.keys.Refresh(ctx, true); err != nil && ctx.Err() == nil {
 			g.log.Warn().Err(err).Msg("the tag keys cannot be given back")
 		}
 	}

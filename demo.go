@@ -95,7 +95,7 @@ func demoConfig(public, upstream net.Addr, digest [32]byte, terminal bool) (conf
 			Secrets:    []clients.Secret{{ID: "s1", SHA256: digest}},
 			Scopes:     scope.Of("orders.read", "orders.write"),
 			TokenTTL:   10 * time.Minute,
-			Introspect: true,
+			Introspect: clients.IntrospectAny,
 		}},
 		Routes: []config.Route{
 			{Name: "orders", Path: "/orders", Upstreams: []url.URL{target}, Scopes: scope.Of("orders.read"),

@@ -29,11 +29,15 @@ var allowed = []struct {
 	{"tokens/redisstore/embedded", nil, "adapter: a Redis inside the process"},
 	{"tokens/tokenstest", []string{"tokens", "idgen", "scope"}, "the fake store and the contract suite"},
 	{"tokens/tokenstest/redistest", nil, "starts real Redis servers for tests"},
-	{"clients", []string{"scope"}, "who may ask: knows neither tokens nor HTTP"},
-	{"config", []string{"canonical", "clients", "idgen", "scope"}, "reads text and checks it with the parsers of the domain"},
+	{"clients", []string{"limit", "scope"}, "who may ask: knows neither tokens nor HTTP"},
+	{"clients/redisclients", []string{"clients", "limit", "scope"}, "adapter: the registry of clients on Redis"},
+	{"limit", nil, "counts and compares times: knows neither clients nor HTTP"},
+	{"limit/redislimit", []string{"limit"}, "adapter: a client's rate over all gateways"},
+	{"config", []string{"canonical", "clients", "idgen", "limit", "scope"}, "reads text and checks it with the parsers of the domain"},
 	{"exchange", []string{"canonical", "tokens"}, "the state of one request"},
-	{"problem", []string{"clients", "exchange", "tokens"}, "errors of the domain become answers here and nowhere else"},
-	{"handlers", []string{"clients", "exchange", "idgen", "problem", "scope", "tokens"}, "endpoints; never middleware or proxy"},
+	{"problem", []string{"clients", "exchange", "limit", "tokens"}, "errors of the domain become answers here and nowhere else"},
+	{"handlers", []string{"clients", "exchange", "idgen", "limit", "problem", "scope", "tokens"}, "endpoints; never middleware or proxy"},
+	{"handlers/admin", []string{"clients", "exchange", "handlers", "idgen", "problem", "tokens"}, "the admin API; asks for what it needs by interfaces of its own"},
 	{"middleware", []string{"canonical", "exchange", "problem", "tokens"}, "never handlers or proxy"},
 	{"proxy", []string{"canonical", "exchange", "problem", "scope", "tokens"}, "never handlers or middleware"},
 	{"telemetry", nil, "is told, and knows nobody"},
@@ -42,7 +46,7 @@ var allowed = []struct {
 }
 
 // redisAdapters may import go-redis; nothing else but main may.
-var redisAdapters = []string{"idgen/redislease", "tokens/redisstore", "."}
+var redisAdapters = []string{"clients/redisclients", "idgen/redislease", "limit/redislimit", "tokens/redisstore", "."}
 
 func TestImportDirections(t *testing.T) {
 	for pkg, imports := range packageImports(t) {

@@ -9,8 +9,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/clients"
+	"snowgate/clients/redisclients"
 	"snowgate/config"
 	"snowgate/handlers"
+	"snowgate/handlers/admin"
 	"snowgate/idgen"
 	"snowgate/idgen/redislease"
 	"snowgate/middleware"
@@ -38,9 +40,14 @@ type gateway struct {
 	ids      *ids
 	blank    chan struct{} // Redis has lost what all gateways share
 	keys     *tokens.Keyring
+	rules    *tokens.Rules
+	feed     *redisstore.Feed
 	tokens   *tokens.Service
 
+	limits    *limits
 	clients   *clients.Registry
+	registry  *redisclients.Store
+	admin     *admin.API
 	router    *proxy.Router
 	forwarder *proxy.Forwarder
 	drainer   *middleware.Drainer
@@ -74,9 +81,6 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	if g.scheme, err = idgen.NewScheme(cfg.IDLayout, cfg.Epoch); err != nil {
 		return nil, usageError{err}
 	}
-	if err := g.apply(cfg.File); err != nil {
-		return nil, usageError{err}
-	}
 	if cfg.TLSCert != "" {
 		if g.certificate, err = newCertificate(cfg, logger, g.metrics.CertificateExpires); err != nil {
 			return nil, usageError{err}
@@ -88,10 +92,18 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	}
 	g.monitor = g.store.Monitor(redisstore.MonitorConfig{OnChange: g.reportRedis, OnProbe: g.noticeBlank})
 	g.clock = redislease.NewClock(g.store.Client(), cfg.KeyPrefix)
+	g.openRegistry()
+	g.rules = g.newRules()
 	g.keys = g.newKeyring()
+	g.limits = g.newLimits()
 	g.tokens = g.newTokenService()
+	g.feed = g.newFeed()
+	if err := g.apply(cfg.File); err != nil {
+		return nil, usageError{err}
+	}
 	g.addHandlers()
 	g.metrics.CollectIDs(g.ids.series)
+	g.metrics.CollectShared(g.sharedSeries)
 	return g, nil
 }
 
@@ -107,6 +119,7 @@ func (g *gateway) openStore() error {
 	}
 	store, err := redisstore.Open(redisstore.Options{
 		URL: address, Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout, Observe: g.metrics.RedisCall,
+		WaitReplicas: g.cfg.WaitReplicas, WaitTimeout: g.cfg.WaitTimeout,
 	})
 	if err != nil {
 		return usageError{err}
@@ -119,7 +132,9 @@ func (g *gateway) newKeyring() *tokens.Keyring {
 	if g.cfg.TokenKey.IsSet() {
 		return tokens.FixedKeyring(tokens.Key(g.cfg.TokenKey.Bytes()))
 	}
-	return tokens.NewKeyring(tokens.KeyringConfig{Store: g.store, Now: g.clock.Time, Report: g.reportKeys})
+	return tokens.NewKeyring(tokens.KeyringConfig{
+		Store: g.store, Now: g.clock.Time, Longest: g.rules.Longest, Report: g.reportKeys,
+	})
 }
 
 func (g *gateway) newTokenService() *tokens.Service {
@@ -128,9 +143,21 @@ func (g *gateway) newTokenService() *tokens.Service {
 		Keys:     g.keys,
 		IDs:      g.ids,
 		MintTime: g.scheme.Time,
+		Worker:   tokens.WorkerOf(g.scheme),
 		Now:      g.clock.Time,
 		Timeout:  g.cfg.StoreTimeout,
-		Observer: g.metrics,
+
+		Rules:        g.rules,
+		Confirmed:    func() (time.Time, bool) { return g.feed.Confirmed() },
+		Clients:      g.clients,
+		CacheTTL:     g.cfg.CacheTTL,
+		CacheSize:    g.cfg.CacheSize,
+		FailStatic:   g.cfg.FailStatic,
+		OnFailStatic: g.reportFailStatic,
+		Unknown:      g.limits.unknown,
+
+		Observer:  g.metrics,
+		Decisions: g.metrics,
 		DuplicateID: func(id idgen.ID) {
 			g.log.Error().Stringer("token_id", id).Msg("an id was issued twice: two generators work under one worker number")
 		},
@@ -138,12 +165,16 @@ func (g *gateway) newTokenService() *tokens.Service {
 }
 
 func (g *gateway) addHandlers() {
-	g.oauth = &handlers.OAuth{Clients: g.clients, Tokens: g.tokens, Issuer: g.cfg.Issuer, Now: g.clock.Time}
+	g.oauth = &handlers.OAuth{
+		Clients: g.clients, Tokens: g.tokens, Issuer: g.cfg.Issuer, Now: g.clock.Time,
+		Failures: g.limits.failures, Rates: g.limits.rates,
+	}
 	g.metadata = &handlers.Metadata{Issuer: g.cfg.Issuer, Scopes: g.scopes}
 	g.challenge = problem.Challenge{ResourceMetadata: g.metadata.ResourceURL()}
 	g.decoder = &handlers.IDs{Scheme: g.scheme}
+	g.admin = g.newAdminAPI()
 	g.health = &handlers.Health{Readiness: g.readiness}
-	g.forwarder = proxy.NewForwarder(proxy.Options{})
+	g.forwarder = proxy.NewForwarder(proxy.Options{Watch: g.watch, Challenge: g.challenge})
 }
 
 // scopes returns every scope that a route asks for.
@@ -181,6 +212,7 @@ func (g *gateway) readiness() handlers.Readiness {
 	missing("draining", g.drainer.Draining())
 	missing("redis", !g.monitor.Health().Reachable)
 	missing("tag keys", !g.keys.Loaded())
+	missing("revocation rules", !g.confirmed())
 	missing("epoch", g.ids.generator.Load() == nil)
 	state.Ready = len(state.Missing) == 0
 
@@ -221,6 +253,8 @@ func (g *gateway) reportKeys(err error) {
 
 // close gives back what newGateway took.
 func (g *gateway) close() {
+	g.tokens.Close()
+	g.limits.rates.Close()
 	if err := g.store.Close(); err != nil {
 		g.log.Debug().Err(err).Msg("closing Redis")
 	}

@@ -53,9 +53,17 @@ func runHealth(ctx context.Context, p *process, args []string) error {
 
 // readyURL is where a gateway that listens on listen answers its own host.
 func readyURL(listen string, secure bool) string {
+	if _, _, err := net.SplitHostPort(listen); err != nil {
+		listen = ":8080"
+	}
+	return localURL(listen, secure) + "/readyz"
+}
+
+// localURL is the base URL by which a listener is reached from its own host.
+func localURL(listen string, secure bool) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		port = "8080"
+		host, port = listen, ""
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
@@ -64,7 +72,7 @@ func readyURL(listen string, secure bool) string {
 	if secure {
 		scheme = "https"
 	}
-	return scheme + "://" + net.JoinHostPort(host, port) + "/readyz"
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // getenv returns the value of the variable called name, empty if it is unset.

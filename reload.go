@@ -24,8 +24,15 @@ func (g *gateway) apply(file config.File) error {
 	if err != nil {
 		return err
 	}
-	g.clients.Replace(file.Clients)
+	configured, err := g.configuredClients(file)
+	if err != nil {
+		return err
+	}
+	if err := g.clients.ReplaceFile(configured); err != nil {
+		return err
+	}
 	g.router.Swap(table)
+	g.tokens.ClientsChanged()
 	return nil
 }
 

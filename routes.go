@@ -18,10 +18,11 @@ import (
 	"snowgate/tokens"
 )
 
-// Bounds of a request to an OAuth endpoint.
+// Bounds of a request to an endpoint of the gateway.
 const (
-	formSize = 16 << 10
-	formTime = 10 * time.Second
+	formSize     = 16 << 10
+	documentSize = 64 << 10 // to the admin API
+	formTime     = 10 * time.Second
 )
 
 // forwardAuthPath is where other proxies ask for a verdict.
@@ -126,8 +127,13 @@ func (g *gateway) adminHandler() http.Handler {
 		r.Handle("/readyz", problem.HandlerFunc(g.health.Ready))
 		r.Handle("/*", problem.HandlerFunc(notFound))
 		r.Group(func(r chi.Router) {
-			r.Use(middleware.Canonical(), middleware.Authenticate(g.tokens, g.challenge, adminOnly))
-			r.Handle("/admin/v1/ids/{id}", problem.HandlerFunc(g.decoder.Read))
+			r.Use(
+				middleware.Canonical(),
+				middleware.NoEncodedSlash(),
+				middleware.Authenticate(g.tokens, g.challenge, adminOnly),
+				middleware.LimitBody(documentSize, formTime),
+			)
+			g.admin.Routes(r)
 		})
 	})
 	return r

@@ -190,6 +190,9 @@ func (g *gateway) awaitCut() {
 func (g *gateway) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.StoreTimeout)
 	defer cancel()
+	if err := g.registry.Flush(ctx); err != nil {
+		g.log.Debug().Err(err).Msg("the last uses of client secrets are not written down")
+	}
 	if err := g.ids.close(ctx); err != nil {
 		g.log.Warn().Err(err).Msg("the worker number could not be given back; it is free again when its lease ends")
 	}

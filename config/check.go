@@ -68,6 +68,18 @@ var checks = []check{
 		return ""
 	}},
 	{"STORE_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.StoreTimeout) }},
+	{"WAIT_REPLICAS", []string{"REDIS_URL"}, func(c *Config, _ time.Time) string {
+		switch {
+		case c.WaitReplicas < 0:
+			return "is a negative number"
+		case c.WaitReplicas > 0 && !c.RedisURL.IsSet():
+			return "needs " + Prefix + "REDIS_URL: the embedded Redis has no replicas"
+		case c.WaitReplicas > 0 && strings.Contains(c.RedisURL.Reveal(), "+cluster://"):
+			return "does not go with a cluster"
+		}
+		return ""
+	}},
+	{"WAIT_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.WaitTimeout) }},
 	{"ADMIN_CLIENT_SECRET", nil, checkAdminSecret},
 	{"TLS_CERT", []string{"TLS_KEY"}, checkCertificate},
 	{"TLS_KEY", []string{"TLS_CERT"}, func(c *Config, _ time.Time) string {

@@ -18,6 +18,7 @@ import (
 
 	"snowgate/clients"
 	"snowgate/idgen"
+	"snowgate/limit"
 )
 
 // keyText is a good TOKEN_KEY.
@@ -49,8 +50,10 @@ func TestLoadDefaults(t *testing.T) {
 		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), IDLayout: idgen.LayoutA, IDRollback: "monotonic",
 		IDRollbackWait: 5 * time.Millisecond, IDRingSize: 200, WorkerID: WorkerID{Source: WorkerAuto},
 		TokenTTL: time.Hour, TokenMaxTTL: 24 * time.Hour, StoreTimeout: 250 * time.Millisecond,
-		CacheTTL: 5 * time.Second, CacheSize: 100_000,
-		Drain: 5 * time.Second, ShutdownTimeout: 25 * time.Second, LogLevel: "info", LogFormat: "json",
+		CacheTTL: 5 * time.Second, CacheSize: 100_000, WaitTimeout: 100 * time.Millisecond,
+		FailedAuthRate: Rate{limit.DefaultFailuresPerClient}, FailedAuthAddressRate: Rate{limit.DefaultFailuresPerAddress},
+		UnknownTokenRate: Rate{limit.DefaultUnknownTokens},
+		Drain:            5 * time.Second, ShutdownTimeout: 25 * time.Second, LogLevel: "info", LogFormat: "json",
 	}
 	if diff := cmp.Diff(want, got, compareSecrets); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -68,7 +71,9 @@ func TestLoadEverything(t *testing.T) {
 		"SNOWGATE_ID_LAYOUT=time:41,datacenter:2,worker:5,sequence:12,rollback:3", "SNOWGATE_ID_ROLLBACK=count",
 		"SNOWGATE_ID_ROLLBACK_WAIT=0s", "SNOWGATE_ID_RING_SIZE=1", "SNOWGATE_WORKER_ID=31", "SNOWGATE_DATACENTER_ID=3",
 		"SNOWGATE_TOKEN_TTL=1s", "SNOWGATE_TOKEN_MAX_TTL=2h",
-		"SNOWGATE_CACHE_TTL=10s", "SNOWGATE_CACHE_SIZE=7", "SNOWGATE_FAIL_STATIC=1m", "SNOWGATE_ADMIN_CLIENT_SECRET=" + adminSecret.Reveal(),
+		"SNOWGATE_CACHE_TTL=10s", "SNOWGATE_CACHE_SIZE=7", "SNOWGATE_FAIL_STATIC=1m", "SNOWGATE_WAIT_REPLICAS=2", "SNOWGATE_WAIT_TIMEOUT=1s",
+		"SNOWGATE_FAILED_AUTH_RATE=off", "SNOWGATE_FAILED_AUTH_ADDRESS_RATE=1/s", "SNOWGATE_UNKNOWN_TOKEN_RATE=off",
+		"SNOWGATE_ADMIN_CLIENT_SECRET=" + adminSecret.Reveal(),
 		"SNOWGATE_STORE_TIMEOUT=1s", "SNOWGATE_TRUSTED_PROXIES=10.0.0.0/8, 192.168.0.1 ,::1,::ffff:10.1.1.1",
 		"SNOWGATE_DRAIN=0s", "SNOWGATE_SHUTDOWN_TIMEOUT=1s", "SNOWGATE_TOKEN_KEY=" + keyText,
 		"SNOWGATE_LOG_LEVEL=debug", "SNOWGATE_LOG_FORMAT=console", "SNOWGATE_TEST_REQUIRE=1",
@@ -86,6 +91,8 @@ func TestLoadEverything(t *testing.T) {
 		Epoch: got.Epoch, IDLayout: idgen.LayoutC, IDRollback: "count",
 		IDRingSize: 1, WorkerID: WorkerID{WorkerFixed, 31}, DatacenterID: 3,
 		TokenTTL: time.Second, TokenMaxTTL: 2 * time.Hour, StoreTimeout: time.Second,
+		FailedAuthAddressRate: Rate{limit.Rate{Count: 1, Per: time.Second}},
+		WaitReplicas:          2, WaitTimeout: time.Second,
 		CacheTTL: 10 * time.Second, CacheSize: 7, FailStatic: time.Minute, AdminClientSecret: NewSecret(adminSecret.Reveal()),
 		TrustedProxies: Prefixes{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.1/32"),
@@ -150,6 +157,9 @@ func TestRefusedVariables(t *testing.T) {
 		{"CACHE_TTL=2h", `SNOWGATE_CACHE_TTL: "2h" is longer than an hour`},
 		{"CACHE_SIZE=0", `SNOWGATE_CACHE_SIZE: "0" is not a number from 1 to 10000000; SNOWGATE_CACHE_TTL=0 turns the token cache off`},
 		{"FAIL_STATIC=-1s", `SNOWGATE_FAIL_STATIC: "-1s" is a negative duration`},
+		{"WAIT_REPLICAS=1", `SNOWGATE_WAIT_REPLICAS: "1" needs SNOWGATE_REDIS_URL: the embedded Redis has no replicas`},
+		{"WAIT_TIMEOUT=0s", `SNOWGATE_WAIT_TIMEOUT: "0s" is not a positive duration`},
+		{"FAILED_AUTH_RATE=10", `SNOWGATE_FAILED_AUTH_RATE: "10" is no limit: a rate is a number per s, m or h, as in 100/s, 600/m, 5/h, or per several of them, as in 200/10s, or off`},
 		{"ADMIN_CLIENT_SECRET=admin", `SNOWGATE_ADMIN_CLIENT_SECRET: the value is not a client secret: it does not start with sgs_ (snowgate client new makes one)`},
 		{"STORE_TIMEOUT=0s", `SNOWGATE_STORE_TIMEOUT: "0s" is not a positive duration`},
 		{"TRUSTED_PROXIES=10.0.0.1/8", `SNOWGATE_TRUSTED_PROXIES: "10.0.0.1/8" has "10.0.0.1/8", which is an address inside a network; the network is 10.0.0.0/8`},

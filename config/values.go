@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"snowgate/limit"
 )
 
 const redacted = "[redacted]"
@@ -129,6 +131,34 @@ func (w *WorkerID) UnmarshalText(text []byte) error {
 		return errors.New("is none of auto, ipv4, lease, registry and no number from 0 up")
 	}
 	*w = WorkerID{Source: WorkerFixed, Number: int64(n)}
+	return nil
+}
+
+// Rate is a rate, or "off".
+type Rate struct{ limit.Rate }
+
+// String returns the text that UnmarshalText reads.
+func (r Rate) String() string {
+	if r.IsZero() {
+		return "off"
+	}
+	return r.Rate.String()
+}
+
+// MarshalText returns what String returns.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a rate such as 100/s, 600/m or 200/4s, or "off".
+func (r *Rate) UnmarshalText(text []byte) error {
+	if string(text) == "off" {
+		r.Rate = limit.Rate{}
+		return nil
+	}
+	rate, err := limit.ParseRate(string(text))
+	if err != nil {
+		return errors.New("is no limit: " + err.Error() + ", or off")
+	}
+	r.Rate = rate
 	return nil
 }
 

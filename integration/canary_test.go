@@ -91,7 +91,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		`{name: orders, path: /orders, upstreams: [`+s.upstream.URL+`], scopes: [orders.read]}`,
 		`{name: dead, path: /dead, upstreams: [http://127.0.0.1:1], scopes: [orders.read], websocket: true}`,
 		`{name: public, path: /public, upstreams: [`+s.upstream.URL+`], public: true}`)
-	s.Gateway = gatewaytest.Start(t, gatewaytest.Options{Config: config, Env: []string{"SNOWGATE_REDIS_URL=" + s.redis.URL()}})
+	s.Gateway = gatewaytest.Start(t, gatewaytest.Options{Config: config, Env: []string{"SNOWGATE_REDIS_URL=" + s.redis.URL(), "SNOWGATE_CACHE_TTL=0"}})
 	j := &journey{scene: s, canaries: c, stranger: c.addClient(gatewaytest.NewClient("stranger", "a"))}
 	c.add("the password of Redis", s.redis.Password())
 

@@ -74,7 +74,8 @@ routes:
   - {name: orders, path: /orders, upstreams: [` + s.upstream.URL + `], scopes: [orders.read]}
   - {name: public, path: /public, upstreams: [` + s.upstream.URL + `], public: true}
 `
-	o.Env = append([]string{"SNOWGATE_REDIS_URL=" + s.redis.URL()}, o.Env...)
+	// Without the cache every decision shows what has become of Redis.
+	o.Env = append([]string{"SNOWGATE_REDIS_URL=" + s.redis.URL(), "SNOWGATE_CACHE_TTL=0"}, o.Env...)
 	s.Gateway = gatewaytest.Start(s.t, o)
 }
 

@@ -1,4 +1,4 @@
-package integration
+package integration_test
 
 import (
 	"net"
@@ -192,7 +192,7 @@ func frontProxy(t *testing.T, example string, start func(config, dir string) *ex
 	return "http://" + address
 }
 
-func startNginx(t *testing.T) func(config, dir string) *exec.Cmd {
+func launchNginx(t *testing.T) func(config, dir string) *exec.Cmd {
 	nginx := program(t, "nginx")
 	return func(config, dir string) *exec.Cmd {
 		return exec.Command(nginx, "-p", dir, "-e", "stderr", "-c", config,
@@ -200,7 +200,7 @@ func startNginx(t *testing.T) func(config, dir string) *exec.Cmd {
 	}
 }
 
-func startCaddy(t *testing.T) func(config, dir string) *exec.Cmd {
+func launchCaddy(t *testing.T) func(config, dir string) *exec.Cmd {
 	caddy := program(t, "caddy")
 	return func(config, dir string) *exec.Cmd {
 		// The administration of Caddy listens on a fixed port.
@@ -221,7 +221,7 @@ func startCaddy(t *testing.T) func(config, dir string) *exec.Cmd {
 // proxies that they are for.
 func TestForwardAuthBehindProxies(t *testing.T) {
 	t.Parallel()
-	for example, start := range map[string]func(*testing.T) func(string, string) *exec.Cmd{"nginx.conf": startNginx, "Caddyfile": startCaddy} {
+	for example, start := range map[string]func(*testing.T) func(string, string) *exec.Cmd{"nginx.conf": launchNginx, "Caddyfile": launchCaddy} {
 		t.Run(example, func(t *testing.T) {
 			launch := start(t)
 			g, token := judge(t)

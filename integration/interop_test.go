@@ -6,10 +6,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,16 +26,34 @@ import (
 // These tests use clients that were written without snowgate in mind: what they
 // cannot do is a fault of the gateway, whatever its own tests say.
 
-// newInterop starts a gateway that protects an upstream of its own.
-func newInterop(t *testing.T) (*gatewaytest.Gateway, gatewaytest.Credentials) {
+// newInterop starts a gateway that protects an upstream of its own, and its
+// client.
+func newInterop(t *testing.T, env ...string) (*gatewaytest.Gateway, gatewaytest.Credentials) {
 	t.Helper()
 	upstream := gatewaytest.NewRecorder(t, "")
 	client := gatewaytest.NewClient("worker.1~a_b-c", "orders.read orders.write", "introspect: true", "token_ttl: 30m")
-	g := gatewaytest.Start(t, gatewaytest.Options{Config: "clients:\n" + client.YAML + `
+	env = append(env, "SNOWGATE_STORE_TIMEOUT=10s", "GORACE=atexit_sleep_ms=0") // the machine may be busy
+	g := gatewaytest.Start(t, gatewaytest.Options{Env: env, Config: "clients:\n" + client.YAML + `
 routes:
   - {name: orders, path: /orders, upstreams: [` + upstream.URL + `], scopes: [orders.read]}
 `})
 	return g, client
+}
+
+// newFront starts a reverse proxy and returns its URL, the issuer of the gateway
+// that is put behind it with serve. Discovery needs a gateway that knows by which
+// URL it is reached before it listens.
+func newFront(t *testing.T) (url string, serve func(*gatewaytest.Gateway)) {
+	t.Helper()
+	var backend atomic.Pointer[neturl.URL]
+	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(backend.Load())
+		r.SetXForwarded()
+	}})
+	t.Cleanup(front.Close)
+	return front.URL, func(g *gatewaytest.Gateway) {
+		backend.Store(&neturl.URL{Scheme: "http", Host: g.Addr})
+	}
 }
 
 func TestGoClient(t *testing.T) {
@@ -79,7 +101,7 @@ func wantRetrieveError(t *testing.T, cfg *clientcredentials.Config, code string,
 	}
 }
 
-// used is what the Python programs print.
+// used is what the Python and Node.js programs print.
 type used struct {
 	Type      string `json:"type"`
 	Scope     string `json:"scope"`
@@ -89,6 +111,11 @@ type used struct {
 	Revoked   int    `json:"revoked"`
 	After     int    `json:"after"`
 	Error     string `json:"error"`
+
+	// What only some of them can tell.
+	Resource string   `json:"resource"`
+	Servers  []string `json:"servers"`
+	Metadata string   `json:"metadata"`
 }
 
 func TestPythonClients(t *testing.T) {
@@ -102,23 +129,75 @@ func TestPythonClients(t *testing.T) {
 			python := pythonWith(t, program.module, program.pkg)
 			g, client := newInterop(t)
 			for _, method := range []string{"client_secret_basic", "client_secret_post"} {
-				command := exec.Command(python, filepath.Join("testdata", program.script), g.URL, method)
-				command.Env = append(os.Environ(), "CLIENT_ID="+client.ID, "CLIENT_SECRET="+client.Secret, "no_proxy=127.0.0.1")
-				out, err := command.Output()
-				if err != nil {
-					t.Fatalf("%s: %v\n%s", method, err, stderrOf(err))
-				}
-				var got used
-				if err := json.Unmarshal(out, &got); err != nil {
-					t.Fatalf("%s prints %q: %v", method, out, err)
-				}
-				want := used{"Bearer", "orders.read", 1800, 200, true, 200, 401, "invalid_client"}
+				want := used{Type: "Bearer", Scope: "orders.read", ExpiresIn: 1800, Used: 200, Active: true, Revoked: 200, After: 401, Error: "invalid_client"}
+				got := runProgram(t, client, python, filepath.Join("testdata", "interop", "python", program.script), g.URL, method)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", method, diff)
 				}
 			}
 		})
 	}
+}
+
+// nodeModules is where "make interop-modules" puts what the programs for Node.js
+// import.
+var nodeModules = filepath.Join("testdata", "interop", "node", "node_modules")
+
+// TestNodeClients discovers everything but the issuer, from its metadata.
+func TestNodeClients(t *testing.T) {
+	t.Parallel()
+	node := nodeWithModules(t)
+	for _, script := range []string{"oauth4webapi.mjs", "openid-client.mjs"} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			issuer, serve := newFront(t)
+			g, client := newInterop(t, "SNOWGATE_ISSUER="+issuer)
+			serve(g)
+			for _, method := range []string{"client_secret_basic", "client_secret_post"} {
+				// Both write the type in lower case, and turn a 401 with a challenge into
+				// an error that names its scheme.
+				want := used{Type: "bearer", Scope: "orders.read", ExpiresIn: 1800, Used: 200, Active: true, Revoked: 200, After: 401, Error: "basic",
+					Metadata: issuer + "/.well-known/oauth-protected-resource"}
+				if script == "oauth4webapi.mjs" {
+					want.Resource, want.Servers = issuer, []string{issuer}
+				}
+				got := runProgram(t, client, node, filepath.Join("testdata", "interop", "node", script), issuer, method)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", method, diff)
+				}
+			}
+		})
+	}
+}
+
+// nodeWithModules returns Node.js if the modules are installed that the programs
+// import.
+func nodeWithModules(t *testing.T) string {
+	t.Helper()
+	node := require(t, "node", "nodejs")
+	for _, module := range []string{"oauth4webapi", "openid-client"} {
+		if _, err := os.Stat(filepath.Join(nodeModules, module)); err != nil {
+			missing(t, "Node.js has no module "+module+` here ("make interop-modules" installs it)`)
+		}
+	}
+	return node
+}
+
+// runProgram runs a client program with its credentials in the environment and
+// decodes what it prints.
+func runProgram(t *testing.T, client gatewaytest.Credentials, name string, arguments ...string) used {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, arguments...)
+	command.Env = append(os.Environ(), "CLIENT_ID="+client.ID, "CLIENT_SECRET="+client.Secret, "no_proxy=127.0.0.1")
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", arguments, err, stderrOf(err))
+	}
+	var got used
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%q prints %q: %v", arguments, out, err)
+	}
+	return got
 }
 
 func TestCurl(t *testing.T) {

@@ -100,7 +100,7 @@ func TestSecurityCredentials(t *testing.T) {
 		{[]string{"Authorization: Bearer " + good + ";x"}, unreadable, "a parameter"},
 		{[]string{"Authorization: Bearer\t" + good}, unreadable, "a tab is no space (RFC 9110 §11.4)"},
 		{[]string{"Authorization: Bearer \t" + good}, unreadable, "a tab behind the space"},
-		{[]string{"Authorization: Bearer  " + good}, unreadable, "two spaces: RFC 6750 writes one"},
+		{[]string{"Authorization: Bearer  " + good}, accepted, "two spaces: RFC 6750 has 1*SP, as RFC 9110 §11.4"},
 		{[]string{"Authorization: Bearer"}, unreadable, "no token"},
 		{[]string{"Authorization: Bearer "}, unreadable, "an empty token"},
 		{[]string{"Authorization:"}, unreadable, "an empty line"},

@@ -1,4 +1,4 @@
-package integration
+package integration_test
 
 import (
 	"crypto/ecdsa"
@@ -76,8 +76,8 @@ func secureGateway(t *testing.T, pair keyPair) (g *gatewaytest.Gateway, client g
 	return g, client
 }
 
-// ask sends a request over a new connection in one of the protocols.
-func ask(t *testing.T, protocols *http.Protocols, request *http.Request) *http.Response {
+// askIn sends a request over a new connection in one of the protocols.
+func askIn(t *testing.T, protocols *http.Protocols, request *http.Request) *http.Response {
 	t.Helper()
 	transport := &http.Transport{
 		Protocols:       protocols,
@@ -110,13 +110,13 @@ func TestTLS(t *testing.T) {
 	} {
 		request := g.Request(http.MethodPost, "/oauth2/token", strings.NewReader(form))
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		if got := ask(t, protocols, request); got.StatusCode != http.StatusOK || got.Proto != name {
+		if got := askIn(t, protocols, request); got.StatusCode != http.StatusOK || got.Proto != name {
 			t.Errorf("a token = %d in %s, want 200 in %s", got.StatusCode, got.Proto, name)
 		}
 		for path, want := range map[string]int{"/svc/x": 401, "/%73vc/x": 400, "/svc/../svc": 400, "//svc": 400, "/none": 404} {
 			request := g.Request(http.MethodGet, "/", nil)
 			request.URL.Opaque = "//" + g.Addr + path
-			if got := ask(t, protocols, request); got.StatusCode != want {
+			if got := askIn(t, protocols, request); got.StatusCode != want {
 				t.Errorf("%s %s = %d, want %d", name, path, got.StatusCode, want)
 			}
 		}
@@ -134,7 +134,7 @@ func TestTLSCertificateIsRenewed(t *testing.T) {
 	pair.write(t, 1)
 	g, _ := secureGateway(t, pair)
 	serial := func() int64 {
-		got := ask(t, only((*http.Protocols).SetHTTP2), g.Request(http.MethodGet, "/livez", nil))
+		got := askIn(t, only((*http.Protocols).SetHTTP2), g.Request(http.MethodGet, "/livez", nil))
 		return got.TLS.PeerCertificates[0].SerialNumber.Int64()
 	}
 	if got := serial(); got != 1 {
@@ -154,10 +154,10 @@ func TestH2C(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Options{Config: "clients: []", Env: []string{"SNOWGATE_H2C=true"}})
 	plain := gatewaytest.Start(t, gatewaytest.Options{Config: "clients: []"})
 	unencrypted := only((*http.Protocols).SetUnencryptedHTTP2)
-	if got := ask(t, unencrypted, g.Request(http.MethodGet, "/livez", nil)); got.StatusCode != http.StatusOK || got.ProtoMajor != 2 {
+	if got := askIn(t, unencrypted, g.Request(http.MethodGet, "/livez", nil)); got.StatusCode != http.StatusOK || got.ProtoMajor != 2 {
 		t.Errorf("GET /livez = %d in %s, want 200 in HTTP/2.0", got.StatusCode, got.Proto)
 	}
-	if got := ask(t, only((*http.Protocols).SetHTTP1), g.Request(http.MethodGet, "/livez", nil)); got.StatusCode != http.StatusOK {
+	if got := askIn(t, only((*http.Protocols).SetHTTP1), g.Request(http.MethodGet, "/livez", nil)); got.StatusCode != http.StatusOK {
 		t.Errorf("GET /livez in HTTP/1.1 = %d, want 200", got.StatusCode)
 	}
 	transport := &http.Transport{Protocols: unencrypted}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 
 	"snowgate/exchange"
 	"snowgate/problem"
@@ -12,9 +13,9 @@ import (
 
 // validator judges bearer tokens. [tokens.Service] is one.
 type validator interface {
-	// Validate returns what text stands for, an error that matches
-	// [tokens.ErrInvalid], or one that is no verdict on the token.
-	Validate(ctx context.Context, text string) (*tokens.Token, error)
+	// ValidateFrom returns what text, which came from addr, stands for, an error
+	// that matches [tokens.ErrInvalid], or one that is no verdict on the token.
+	ValidateFrom(ctx context.Context, text string, addr netip.Addr) (*tokens.Token, error)
 }
 
 // Authenticate lets a request pass if it needs no token or shows one that is
@@ -52,11 +53,11 @@ func judge(r *http.Request, v validator, challenge problem.Challenge, required t
 	case err != nil:
 		return challenge.Missing()
 	}
-	token, err := v.Validate(r.Context(), text)
+	x := exchange.From(r.Context())
+	token, err := v.ValidateFrom(r.Context(), text, x.Remote)
 	if err != nil {
 		return challenge.Refused(err)
 	}
-	x := exchange.From(r.Context())
 	x.Client, x.TokenID = token.Client, token.ID.String() // a 403 is logged with its client
 	if err := required.Check(token); err != nil {
 		return challenge.Refused(err)

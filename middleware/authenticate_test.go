@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 // judge knows the token "good" and counts what it was asked.
 type judge struct{ asked []string }
 
-func (j *judge) Validate(ctx context.Context, text string) (*tokens.Token, error) {
+func (j *judge) ValidateFrom(ctx context.Context, text string, _ netip.Addr) (*tokens.Token, error) {
 	j.asked = append(j.asked, text)
 	switch text {
 	case "good":
@@ -45,6 +46,7 @@ func TestAuthenticate(t *testing.T) {
 	}{
 		{[]string{"Bearer good"}, here, 200, "", true, ""},
 		{[]string{"bEARER good"}, here, 200, "", true, "schemes know no case"},
+		{[]string{"Bearer   good"}, here, 200, "", true, "several spaces (RFC 6750 §2.1)"},
 		{nil, here, 401, bearer + metadata, false, "no credentials"},
 		{[]string{"Basic dXNlcjpwYXNz"}, here, 401, bearer + metadata, false, "another scheme"},
 		{[]string{`Digest username="x", realm="y"`}, here, 401, bearer + metadata, false, "another scheme"},
@@ -57,7 +59,7 @@ func TestAuthenticate(t *testing.T) {
 		{[]string{""}, here, 400, malformed, false, "empty"},
 		{[]string{"Bearer"}, here, 400, malformed, false, "no token"},
 		{[]string{"Bearer "}, here, 400, malformed, false, "an empty token"},
-		{[]string{"Bearer  good"}, here, 400, malformed, false, "two spaces"},
+		{[]string{"Bearer  "}, here, 400, malformed, false, "two spaces and nothing"},
 		{[]string{" Bearer good"}, here, 400, malformed, false, "a space in front"},
 		{[]string{"Bearer good "}, here, 400, malformed, false, "a space behind"},
 		{[]string{"Bearer\tgood"}, here, 400, malformed, false, "a tab"},

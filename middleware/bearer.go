@@ -17,16 +17,15 @@ func (e syntaxError) Error() string { return string(e) }
 
 const (
 	errTwoLines = syntaxError("There is more than one Authorization header.")
-	errSyntax   = syntaxError(`The Authorization header is not "Bearer", one space and one token.`)
+	errSyntax   = syntaxError(`The Authorization header is not "Bearer", a space and one token.`)
 )
 
 // bearerToken returns the token of the Authorization header (RFC 6750 §2.1),
 // the only place one is taken from: not the query, not the body, not a cookie.
 // Its error is [errNoCredentials] or a [syntaxError].
 //
-// RFC 9110 §11.4 allows several spaces after the scheme; RFC 6750 writes one,
-// and only one is taken here, because whoever reads the header differently
-// than we do could be talked into another token.
+// Between the scheme and the token may be several spaces, in RFC 6750 as in RFC
+// 9110 §11.4: credentials = "Bearer" 1*SP b64token.
 func bearerToken(header http.Header) (string, error) {
 	lines := header["Authorization"]
 	switch len(lines) {
@@ -42,7 +41,9 @@ func bearerToken(header http.Header) (string, error) {
 		return "", errSyntax
 	case !strings.EqualFold(scheme, "Bearer"):
 		return "", errNoCredentials // another scheme, for somebody else
-	case !isB64Token(token):
+	}
+	token = strings.TrimLeft(token, " ")
+	if !isB64Token(token) {
 		return "", errSyntax
 	}
 	return token, nil

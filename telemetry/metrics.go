@@ -29,6 +29,7 @@ type Metrics struct {
 	reloads         *prometheus.CounterVec
 	configTimestamp prometheus.Gauge
 
+	decisions       *decisions
 	certificateOnce sync.Once
 	certificate     prometheus.Gauge // nil without TLS
 }
@@ -77,6 +78,8 @@ func New(version, commit string) *Metrics {
 			Help: "Unix time at which the configuration file in force was loaded.",
 		}),
 	}
+	m.decisions = newDecisions()
+	m.registry.MustRegister(m.decisions.collectors()...)
 	m.registerAll(version, commit)
 	return m
 }

@@ -35,15 +35,25 @@ if [ ! -s secrets/redis/auth.conf ] || [ ! -s secrets/gateway/redis-url ]; then
     echo "redis://:$password@redis:6379/0" | keep secrets/gateway/redis-url "$gateway_group"
 fi
 
-if [ ! -s secrets/example-client ]; then
+# client_secret prints a new client secret, and nothing of the rest: its digest is
+# computed where it is needed.
+client_secret() {
     made=$(snowgate client new -id example -scope "orders.read billing.read")
-    # Only the secret; its digest is computed below and the rest is in the example.
     secret=$(printf '%s\n' "$made" | grep -oE 'sgs_[0-9A-Za-z]{49}' | head -n 1)
     if [ -z "$secret" ]; then
         echo "setup: 'snowgate client new' printed no secret" >&2
         exit 1
     fi
-    printf '%s\n' "$secret" | keep secrets/example-client "$group"
+    printf '%s\n' "$secret"
+}
+
+if [ ! -s secrets/example-client ]; then
+    client_secret | keep secrets/example-client "$group"
+fi
+
+# The administrator, for the command line inside the gateway's container.
+if [ ! -s secrets/gateway/admin-client ]; then
+    client_secret | keep secrets/gateway/admin-client "$gateway_group"
 fi
 
 # No secret in it, and readable by all: an editor of yours that replaces the file

@@ -113,12 +113,17 @@ func Start(t testing.TB, o Options) *Gateway {
 	g.cmd = exec.Command(Binary(t))
 	g.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"),
+		"GORACE=atexit_sleep_ms=10", // by default the race detector waits for a second at the end
 		"SNOWGATE_LISTEN=127.0.0.1:0",
 		"SNOWGATE_ADMIN_LISTEN=127.0.0.1:0",
 		"SNOWGATE_CONFIG=" + path,
 		"SNOWGATE_WORKER_ID=1",
 		"SNOWGATE_DRAIN=0s",
 		"SNOWGATE_LOG_LEVEL=debug",
+		// Tests fail on purpose, and all from one address.
+		"SNOWGATE_FAILED_AUTH_RATE=off",
+		"SNOWGATE_FAILED_AUTH_ADDRESS_RATE=off",
+		"SNOWGATE_UNKNOWN_TOKEN_RATE=off",
 	}, o.Env...)
 	g.run()
 	listen := g.WaitLog("snowgate starts")

@@ -3,7 +3,9 @@ package gatewaytest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +31,26 @@ func (g *Gateway) Alive() bool {
 	default:
 		return true
 	}
+}
+
+// Memory returns how much memory the process has resident, in bytes. It is known on
+// Linux only, and 0 elsewhere.
+func (g *Gateway) Memory() int64 {
+	g.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 64)
+			if err != nil {
+				g.t.Fatalf("VmRSS is %q", text)
+			}
+			return kilobytes << 10
+		}
+	}
+	return 0
 }
 
 // WaitServed calls ask until its answer has status 200 and returns how long that

@@ -1,0 +1,137 @@
+package integration_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"snowgate/integration/gatewaytest"
+	"snowgate/tokens/tokenstest/redistest"
+)
+
+// TestOperations runs every line of docs/operations.md against the real gateway
+// and a real Redis, and compares what each block prints with what the page says.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	bash := require(t, "bash", "bash")
+	require(t, "curl", "curl")
+	require(t, "jq", "jq")
+	redis := redistest.Start(t)
+	text, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := operationsBlocks(string(text))
+	dir := t.TempDir()
+	if err := os.Symlink(gatewaytest.Binary(t), filepath.Join(dir, "snowgate")); err != nil {
+		t.Fatal(err)
+	}
+	// The page has the usual addresses, which may be taken here.
+	addresses := strings.NewReplacer(
+		"redis://127.0.0.1:6379", redis.URL(),
+		"127.0.0.1:8080", closedAddress(t), "127.0.0.1:9090", closedAddress(t), "127.0.0.1:8081", closedAddress(t),
+	)
+	var script strings.Builder
+	script.WriteString("set -euo pipefail\nexport no_proxy='*'\n")
+	for i, block := range blocks {
+		script.WriteString(addresses.Replace(block.script))
+		fmt.Fprintf(&script, "echo '=== block %d'\n", i)
+	}
+	stdout := runSession(t, bash, dir, script.String())
+	for i, block := range blocks {
+		printed, rest, ended := strings.Cut(stdout, fmt.Sprintf("=== block %d\n", i))
+		if !ended {
+			t.Errorf("this block of docs/operations.md fails:\n%s\nit prints\n%s", block.script, printed)
+			break
+		}
+		stdout = rest
+		if !block.expected().MatchString(squeeze(printed)) {
+			t.Errorf("this block of docs/operations.md\n%s\nprints\n%s\nand the page says\n%s", block.script, printed, block.output)
+		}
+	}
+	log := readFile(t, filepath.Join(dir, "snowgate.log"))
+	if leak := gatewaytest.Leak(log); leak != "" {
+		t.Errorf("the log holds a token or a secret: %.12s…", leak)
+	}
+	if strings.Contains(log, "DATA RACE") || strings.Contains(log, "\npanic: ") {
+		t.Errorf("the gateway broke:\n%s", log)
+	}
+	if t.Failed() {
+		t.Logf("log of the gateway:\n%s", log)
+	}
+}
+
+// runSession runs a script in dir, and afterwards ends whatever it has started.
+func runSession(t *testing.T, bash, dir, script string) (stdout string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), bash, "-c", script)
+	command.Dir = dir
+	command.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "SNOWGATE_DRAIN=0s", "GORACE=atexit_sleep_ms=0"}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var stderr strings.Builder
+	command.Stdout, command.Stderr = out, &stderr
+	err = command.Run()
+	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // the whole group, and nobody is left if all went well
+	if err != nil {
+		t.Errorf("the session ends with %v:\n%s", err, stderr.String())
+	}
+	return readFile(t, out.Name())
+}
+
+// operationsBlock is one script of the page, and what it says that it prints.
+type operationsBlock struct{ script, output string }
+
+// operationsBlocks returns the shell blocks of a page, each with the text block
+// that follows it, if any.
+func operationsBlocks(text string) []operationsBlock {
+	var blocks []operationsBlock
+	for _, match := range fences.FindAllStringSubmatch(text, -1) {
+		switch kind, content := match[1], match[2]; {
+		case kind == "sh":
+			blocks = append(blocks, operationsBlock{script: content})
+		case kind == "text" && len(blocks) > 0:
+			blocks[len(blocks)-1].output = content
+		}
+	}
+	return blocks
+}
+
+var fences = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$")
+
+// expected matches what a block prints: runs of spaces and tabs are one space,
+// and … is anything in a line.
+func (b operationsBlock) expected() *regexp.Regexp {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(squeeze(b.output)), "…", ".*")
+	return regexp.MustCompile("^" + pattern + "$")
+}
+
+// squeeze makes columns comparable.
+func squeeze(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	return b.String()
+}
+
+// closedAddress is host:port of a port on which nobody listens.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}

@@ -1,0 +1,357 @@
+package integration_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"snowgate/echo"
+	"snowgate/integration/gatewaytest"
+	"snowgate/tokens/tokenstest/redistest"
+)
+
+// fleet is three gateways on one Redis, each with a cable of its own to it. They
+// have an administrator, a client called worker, and an upstream that echoes and
+// streams.
+type fleet struct {
+	t        *testing.T
+	redis    *redistest.Server
+	gateways []*gatewaytest.Gateway
+	cables   []*gatewaytest.Cable
+	upstream string
+	download string
+	client   gatewaytest.Credentials
+	admin    gatewaytest.Credentials
+	others   []gatewaytest.Credentials
+	agent    *http.Client
+}
+
+// fleetOptions says how a fleet is started. The zero value is usable.
+type fleetOptions struct {
+	size     int               // gateways; 0: three
+	on       *redistest.Server // nil: one of their own
+	redis    []string          // further arguments of that
+	env      []string
+	envOf    func(gateway int) []string // may be nil
+	others   []gatewaytest.Credentials  // further clients
+	download string                     // URL of a service at /svc/download
+}
+
+// newFleet starts one. The bound is max(CACHE_TTL, 1 s) of env.
+func newFleet(t *testing.T, env ...string) *fleet {
+	t.Helper()
+	return newFleetOf(t, fleetOptions{env: env})
+}
+
+func newFleetOf(t *testing.T, o fleetOptions) *fleet {
+	t.Helper()
+	f := &fleet{t: t, redis: o.on, others: o.others, download: o.download}
+	if f.redis == nil {
+		f.redis = redistest.Start(t, o.redis...)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	f.agent = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	upstream := httptest.NewServer(echo.Handler("svc"))
+	t.Cleanup(upstream.Close)
+	f.upstream = upstream.URL
+	f.client = gatewaytest.NewClient("worker", "svc svc.other", "introspect: true")
+	f.admin = gatewaytest.NewClient("operator", "snowgate:admin")
+	for range cmp.Or(o.size, 3) {
+		f.cables = append(f.cables, gatewaytest.NewCable(t, f.redis.Addr()))
+	}
+	f.gateways = make([]*gatewaytest.Gateway, len(f.cables))
+	for i := range f.gateways {
+		env := slices.Clone(o.env)
+		if o.envOf != nil {
+			env = append(env, o.envOf(i)...)
+		}
+		f.gateways[i] = f.start(i, f.cables[i].Addr(), true, env...)
+	}
+	for _, g := range f.gateways {
+		g.WaitLog("ready: tokens are checked and issued")
+	}
+	return f
+}
+
+// start starts gateway number i, which reaches Redis at address.
+func (f *fleet) start(i int, address string, later bool, env ...string) *gatewaytest.Gateway {
+	f.t.Helper()
+	to := &url.URL{Scheme: "redis", User: url.UserPassword("", f.redis.Password()), Host: address}
+	return gatewaytest.Start(f.t, gatewaytest.Options{
+		NotReady: later,
+		Config:   f.config(),
+		Env: append([]string{
+			"SNOWGATE_REDIS_URL=" + to.String(),
+			fmt.Sprintf("SNOWGATE_WORKER_ID=%d", i+1),
+			"SNOWGATE_LOG_LEVEL=info",
+			"SNOWGATE_STORE_TIMEOUT=5s", // a busy machine is no fault of Redis
+		}, env...),
+	})
+}
+
+// config is the configuration file of all gateways.
+func (f *fleet) config() string {
+	text := "clients:\n" + f.client.YAML + f.admin.YAML
+	for _, c := range f.others {
+		text += c.YAML
+	}
+	text += `
+routes:
+  - {name: svc, path: /svc, upstreams: [` + f.upstream + `], scopes: [svc], websocket: true}
+  - {name: other, path: /other, upstreams: [` + f.upstream + `], scopes: [svc.other]}
+`
+	if f.download != "" {
+		text += "  - {name: download, path: /svc/download, upstreams: [" + f.download + "], scopes: [svc]}\n"
+	}
+	return text
+}
+
+// reload has every gateway read config anew, and returns when they have.
+func (f *fleet) reload() {
+	f.t.Helper()
+	const message = "the configuration file was read again"
+	for _, g := range f.gateways {
+		before := len(g.Lines(message))
+		if err := os.WriteFile(g.ConfigPath, []byte(f.config()), 0o600); err != nil {
+			f.t.Fatal(err)
+		}
+		g.Signal(syscall.SIGHUP)
+		gatewaytest.Eventually(f.t, 10*time.Second, "the file is read", func() bool { return len(g.Lines(message)) > before })
+	}
+}
+
+// answered is what became of one request.
+type answered struct {
+	gateway int
+	begin   time.Time
+	status  int
+}
+
+// ask sends a request with token to gateway number i, on a kept connection.
+func (f *fleet) ask(i int, path, token string) (answered, error) {
+	got := answered{gateway: i}
+	request, err := http.NewRequest(http.MethodGet, f.gateways[i].URL+path, nil)
+	if err != nil {
+		return got, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	got.begin = time.Now()
+	response, err := f.agent.Do(request)
+	if err != nil {
+		return got, err
+	}
+	var body bytes.Buffer
+	_, err = body.ReadFrom(response.Body)
+	_ = response.Body.Close()
+	got.status = response.StatusCode
+	return got, err
+}
+
+// status is the status of an answer of gateway number i.
+func (f *fleet) status(i int, token string) int {
+	f.t.Helper()
+	got, err := f.ask(i, "/svc/x", token)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return got.status
+}
+
+// wantAll checks what every gateway answers.
+func (f *fleet) wantAll(what, token string, want int) {
+	f.t.Helper()
+	for i := range f.gateways {
+		if got := f.status(i, token); got != want {
+			f.t.Errorf("%s: gateway %d answers %d, want %d", what, i, got, want)
+		}
+	}
+}
+
+// wantSoon waits until every gateway gives the answer.
+func (f *fleet) wantSoon(within time.Duration, what, token string, want int) {
+	f.t.Helper()
+	for i := range f.gateways {
+		gatewaytest.Eventually(f.t, within, fmt.Sprintf("%s: gateway %d answers %d", what, i, want), func() bool {
+			return f.status(i, token) == want
+		})
+	}
+}
+
+// token issues one and has every gateway cache it.
+func (f *fleet) token() string {
+	f.t.Helper()
+	token := f.gateways[0].Token(f.client)
+	for i := range f.gateways {
+		gatewaytest.Eventually(f.t, 10*time.Second, "a new token is served", func() bool {
+			got := f.status(i, token)
+			if got != http.StatusOK && got != http.StatusServiceUnavailable { // a busy machine
+				f.t.Fatalf("a new token: gateway %d answers %d, want 200", i, got)
+			}
+			return got == http.StatusOK
+		})
+	}
+	return token
+}
+
+// revoke has gateway number i revoke token by its text.
+func (f *fleet) revoke(i int, token string) {
+	f.t.Helper()
+	if status, body := f.gateways[i].Post("/oauth2/revoke", f.client, "token", token); status != http.StatusOK {
+		f.t.Fatalf("revocation: %d %s", status, body)
+	}
+}
+
+// rule has gateway number i write a rule: the members of the revocation.
+func (f *fleet) rule(i int, members map[string]any) {
+	f.t.Helper()
+	text, err := json.Marshal(members)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	g := f.gateways[i]
+	request := g.Request(http.MethodPost, "", bytes.NewReader(text))
+	request.URL.Host, request.Host = strings.TrimPrefix(g.AdminURL, "http://"), ""
+	request.URL.Path = "/admin/v1/revocations"
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+g.Token(f.admin, "scope", "snowgate:admin"))
+	if got := g.Do(request); got.StatusCode != http.StatusCreated {
+		f.t.Fatalf("revocation of %s: %d %s", text, got.StatusCode, got.Body)
+	}
+}
+
+// revocation is a way to end a token of the fleet's client that was issued by
+// gateway 0. It returns when gateway 0 has answered.
+type revocation struct {
+	name   string
+	revoke func(token string)
+	others bool // tokens of other gateways for other clients are not concerned
+}
+
+func (f *fleet) revocations() []revocation {
+	return []revocation{
+		{"token", func(token string) { f.revoke(0, token) }, true},
+		{"client", func(string) { f.rule(0, map[string]any{"client": f.client.ID}) }, true},
+		{"worker", func(string) {
+			f.rule(0, map[string]any{"worker": 1, "from": instant(-time.Hour), "until": instant(0)})
+		}, true},
+		{"before", func(string) { f.rule(0, map[string]any{"before": instant(0)}) }, false},
+	}
+}
+
+// instant is a time from now, to the millisecond.
+func instant(d time.Duration) string {
+	return time.Now().Add(d).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// load is requests with one token at all gateways, at a steady rate.
+type load struct {
+	f       *fleet
+	stop    chan struct{}
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	answers []answered
+	faults  []error
+}
+
+// start asks every gateway from so many callers, each 100 times a second.
+func (f *fleet) load(token string, callers int) *load {
+	l := &load{f: f, stop: make(chan struct{})}
+	for i := range f.gateways {
+		for range callers {
+			l.workers.Go(func() { l.run(i, token) })
+		}
+	}
+	return l
+}
+
+func (l *load) run(i int, token string) {
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for {
+		got, err := l.f.ask(i, "/svc/x", token)
+		l.mu.Lock()
+		if err != nil {
+			l.faults = append(l.faults, err)
+		} else {
+			l.answers = append(l.answers, got)
+		}
+		l.mu.Unlock()
+		select {
+		case <-l.stop:
+			return
+		case <-pace.C:
+		}
+	}
+}
+
+// count returns how many answers with a status a gateway has given.
+func (l *load) count(gateway, status int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, got := range l.answers {
+		if got.gateway == gateway && got.status == status {
+			n++
+		}
+	}
+	return n
+}
+
+// end ends the load and returns all answers.
+func (l *load) end() []answered {
+	l.f.t.Helper()
+	close(l.stop)
+	l.workers.Wait()
+	for _, err := range l.faults {
+		l.f.t.Errorf("a request under load: %v", err)
+	}
+	return l.answers
+}
+
+// lag returns how long after since a gateway began to serve a request for the
+// last time, at the most: 0 if that was before.
+func lag(answers []answered, gateway int, since time.Time) time.Duration {
+	var last time.Duration
+	for _, got := range answers {
+		if got.gateway == gateway && got.status == http.StatusOK {
+			last = max(last, got.begin.Sub(since))
+		}
+	}
+	return last
+}
+
+// percentile returns the p-th percentile.
+func percentile(values []time.Duration, p int) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)-1)*p/100]
+}
+
+// durationOf returns the duration in an environment variable, for what takes too
+// long to be done every time.
+func durationOf(t *testing.T, name string, usual time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return d
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"snowgate/limit"
+	"snowgate/limit/redislimit"
+)
+
+// limits are what keeps one caller from using up what is there for all.
+type limits struct {
+	failures *limit.Failures      // of authentication
+	unknown  *limit.UnknownTokens // looked up in Redis
+	rates    *redislimit.Limiter  // of token requests, per client
+}
+
+func (g *gateway) newLimits() *limits {
+	series := g.metrics.NewLimits()
+	observe := func(kind limit.Kind, allowed bool) { series.Decided(string(kind), allowed) }
+	return &limits{
+		failures: limit.NewFailures(limit.FailuresConfig{
+			PerClient: g.cfg.FailedAuthRate.Rate, PerAddress: g.cfg.FailedAuthAddressRate.Rate, Observe: observe,
+		}),
+		unknown: limit.NewUnknownTokens(g.cfg.UnknownTokenRate.Rate, 0, nil, observe),
+		rates: redislimit.New(redislimit.Config{
+			Redis: g.store.Client(), Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout,
+			Observe: observe, Fallback: series.FellBack,
+		}),
+	}
+}

@@ -1,0 +1,131 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// decisions are the series of how tokens are found good, and of what that rests
+// on.
+type decisions struct {
+	lookups       *prometheus.CounterVec
+	hits, misses  prometheus.Counter // of lookups
+	age           prometheus.Histogram
+	failStatic    prometheus.Counter
+	failStaticOn  prometheus.Gauge
+	cut           *prometheus.CounterVec
+	pushes        *prometheus.HistogramVec
+	garbled       prometheus.Counter
+	subscriptions prometheus.Counter
+	subscribed    prometheus.Gauge
+}
+
+func newDecisions() *decisions {
+	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "snowgate_token_cache_lookups_total",
+		Help: "Looks into the cache of validated tokens, by result: a hit spares Redis a question.",
+	}, []string{"result"})
+	return &decisions{
+		lookups: lookups, hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"),
+		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "snowgate_token_age_seconds",
+			Help:    "Time since a token that was found good was minted, read from its id.",
+			Buckets: []float64{1, 10, 60, 300, 900, 1800, 3600, 7200, 21600, 43200, 86400},
+		}),
+		failStatic: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "snowgate_fail_static_uses_total",
+			Help: "Tokens that were served from the cache although Redis could not be asked.",
+		}),
+		failStaticOn: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "snowgate_fail_static_active",
+			Help: "1 while tokens are served although Redis cannot be asked.",
+		}),
+		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "snowgate_streams_cut_total",
+			Help: "Streams that were cut because their token ended, by reason.",
+		}, []string{"reason"}),
+		pushes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "snowgate_push_lag_seconds",
+			Help:    "Time from the writing of a change to the message about it, by kind.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30},
+		}, []string{"kind"}),
+		garbled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "snowgate_push_garbled_total",
+			Help: "Messages on the push channel that were not understood and ignored.",
+		}),
+		subscriptions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "snowgate_push_gaps_total",
+			Help: "Subscriptions to the push channel, before each of which messages may have been missed.",
+		}),
+		subscribed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "snowgate_push_subscribed",
+			Help: "1 while messages about revocations come in.",
+		}),
+	}
+}
+
+// collectors returns all series.
+func (d *decisions) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		d.lookups, d.age, d.failStatic, d.failStaticOn, d.cut, d.pushes, d.garbled, d.subscriptions, d.subscribed,
+	}
+}
+
+// CacheLookup counts one look into the cache of validated tokens.
+func (m *Metrics) CacheLookup(hit bool) {
+	if hit {
+		m.decisions.hits.Inc()
+	} else {
+		m.decisions.misses.Inc()
+	}
+}
+
+// TokenAge observes how old a token is that was found good.
+func (m *Metrics) TokenAge(age time.Duration) { m.decisions.age.Observe(age.Seconds()) }
+
+// FailStaticUse counts one token that was served although Redis could not be
+// asked.
+func (m *Metrics) FailStaticUse() { m.decisions.failStatic.Inc() }
+
+// FailStatic says whether tokens are served although Redis cannot be asked.
+func (m *Metrics) FailStatic(active bool) { m.decisions.failStaticOn.Set(truth(active)) }
+
+// StreamCut counts one stream whose token ended, by the reason.
+func (m *Metrics) StreamCut(reason string) { m.decisions.cut.WithLabelValues(reason).Inc() }
+
+// Push observes one message about a change, and how old it was.
+func (m *Metrics) Push(kind string, lag time.Duration) {
+	m.decisions.pushes.WithLabelValues(kind).Observe(lag.Seconds())
+}
+
+// PushGarbled counts one message that was ignored.
+func (m *Metrics) PushGarbled() { m.decisions.garbled.Inc() }
+
+// PushGap counts one subscription, before which messages may have been missed.
+func (m *Metrics) PushGap() { m.decisions.subscriptions.Inc() }
+
+// Subscribed says whether messages come in.
+func (m *Metrics) Subscribed(is bool) { m.decisions.subscribed.Set(truth(is)) }
+
+// Shared is the state of what all gateways share, at one moment.
+type Shared struct {
+	Rules        float64 // revocation rules held
+	CachedTokens float64 // validated tokens in memory
+	Watched      float64 // tokens with open streams
+	ConfirmedAge float64 // seconds since the rules were confirmed, +Inf before the first time
+}
+
+// CollectShared adds series that are read from state at each scrape. state must
+// be safe for concurrent use and must not block.
+func (m *Metrics) CollectShared(state func() Shared) {
+	gauge := func(name, help string, value func(Shared) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(state()) })
+	}
+	m.registry.MustRegister(
+		gauge("snowgate_revocation_rules", "Revocation rules held in memory.", func(s Shared) float64 { return s.Rules }),
+		gauge("snowgate_token_cache_entries", "Validated tokens held in memory.", func(s Shared) float64 { return s.CachedTokens }),
+		gauge("snowgate_watched_tokens", "Tokens under which streams are open.", func(s Shared) float64 { return s.Watched }),
+		gauge("snowgate_rules_confirmed_age_seconds", "Seconds since the revocation rules were last confirmed to be current.", func(s Shared) float64 { return s.ConfirmedAge }),
+	)
+}
