@@ -120,6 +120,11 @@ func isOwn(path string) bool {
 func (g *gateway) adminHandler() http.Handler {
 	r := chi.NewRouter()
 	r.Use(middleware.Observe(g.observation("admin ")), middleware.Recover())
+	// Every path takes every method that chi knows, so this is for the others
+	// (RFC 9110 §15.6.2).
+	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		problem.Write(w, r, problem.New(http.StatusNotImplemented, "", nil))
+	})
 	r.Group(func(r chi.Router) {
 		r.Use(endpoint)
 		r.Handle("/metrics", quiet(g.metrics.Handler()))

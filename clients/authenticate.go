@@ -12,9 +12,10 @@ import (
 // and a number of comparisons that depends on neither id nor secret. An empty
 // secret never authenticates.
 //
-// Where the store of clients is not current (see [Registry.Follow]), a refusal
-// that it could have changed is [ErrUnavailable] instead, whether the client is
-// known or not: that of any client that is not configured.
+// While the store of clients is not known to be current (see [Registry.Follow]),
+// nothing is said about a client that is not configured: the answer is
+// [ErrUnavailable] after the same work, whether the client is known or not and
+// the secret right or wrong. The client may have been disabled meanwhile, or made.
 //
 // Authenticate notes the secret as used. It does not allocate for a secret of
 // the usual length.
@@ -26,17 +27,18 @@ func (r *Registry) Authenticate(id, secret string, now time.Time) (*Client, erro
 		e = &nobody
 	}
 	hit, _ := match(e.client.Secrets, Digest(secret), s.slots(), now)
-	if hit >= 0 && known && secret != "" && !e.client.Disabled {
+	switch {
+	case s.configured[id] == nil && !r.certain(s):
+		return nil, ErrUnavailable
+	case hit >= 0 && known && secret != "" && !e.client.Disabled:
 		e.uses[hit].at(now)
 		return &e.client, nil
+	default:
+		return nil, ErrUnauthenticated
 	}
-	if s.configured[id] == nil && !r.certain(s) {
-		return nil, ErrUnavailable
-	}
-	return nil, ErrUnauthenticated
 }
 
-// certain reports whether what is not in s does not exist.
+// certain reports whether the clients of the store are those in s.
 func (r *Registry) certain(s *snapshot) bool {
 	return r.following == nil || s.loaded && r.following.confirmed()
 }

@@ -123,9 +123,9 @@ func TestClash(t *testing.T) {
 	}
 }
 
-// While the store is not known to be current, nothing is said against a client
-// that may be in it, whether it is known or not.
-func TestRefusalsWhileTheStoreIsNotCurrent(t *testing.T) {
+// While the store is not known to be current, nothing is said about a client that
+// may be in it, whether it is known or not.
+func TestAnswersWhileTheStoreIsNotCurrent(t *testing.T) {
 	confirmed := false
 	r := testRegistry()
 	r.Follow(func() bool { return confirmed }, nil)
@@ -134,7 +134,7 @@ func TestRefusalsWhileTheStoreIsNotCurrent(t *testing.T) {
 	disabled.Disabled = true
 	r.ChangeStored([]Client{disabled}, nil)
 
-	check := func(state string, refusal error) {
+	check := func(state string, stored, refusal error) {
 		t.Helper()
 		for _, tt := range []struct {
 			id, secret string
@@ -142,9 +142,9 @@ func TestRefusalsWhileTheStoreIsNotCurrent(t *testing.T) {
 		}{
 			{"orders", "first", nil},
 			{"orders", "wrong", ErrUnauthenticated}, // the file is known
-			{"a", "one", nil},
-			{"a", "wrong", refusal}, // it may have got a secret meanwhile
-			{"off", "two", refusal}, // it may be enabled again
+			{"a", "one", stored},                    // it may be disabled by now
+			{"a", "wrong", refusal},                 // it may have got another secret
+			{"off", "two", refusal},                 // it may be enabled again
 			{"unknown", "one", refusal},
 		} {
 			if _, err := r.Authenticate(tt.id, tt.secret, noon); err != tt.want {
@@ -152,13 +152,16 @@ func TestRefusalsWhileTheStoreIsNotCurrent(t *testing.T) {
 			}
 		}
 	}
-	check("never loaded", ErrUnavailable)
+	check("never loaded", ErrUnavailable, ErrUnavailable)
 	confirmed = true
-	check("not all of it loaded", ErrUnavailable)
+	check("not all of it loaded", ErrUnavailable, ErrUnavailable)
+	if used := r.Used(); len(used) != 1 || used[0].Client != "orders" {
+		t.Errorf("Used = %v, want the one success", used)
+	}
 	r.Complete(1)
-	check("current", ErrUnauthenticated)
+	check("current", nil, ErrUnauthenticated)
 	confirmed = false
-	check("confirmation lost", ErrUnavailable)
+	check("confirmation lost", ErrUnavailable, ErrUnavailable)
 }
 
 func TestEntitled(t *testing.T) {
@@ -345,6 +348,10 @@ func TestLookupsDoNotAllocate(t *testing.T) {
 	c := stored("a")
 	c.Secrets = []Secret{{ID: "s1", SHA256: digest}}
 	r.ChangeStored([]Client{c}, nil)
+	r.Complete(1)
+	if _, err := r.Authenticate("a", secret.Reveal(), noon); err != nil {
+		t.Fatal(err)
+	}
 	text, now := secret.Reveal(), noon
 	for name, f := range map[string]func(){
 		"Authenticate":           func() { now = now.Add(time.Second); _, _ = r.Authenticate("a", text, now) },

@@ -39,12 +39,12 @@ func NewRegistry(defaultTTL time.Duration) *Registry {
 	return r
 }
 
-// Follow tells the registry that there is a store, so that a client it does not
-// know may exist nevertheless: until [Registry.Complete] is called, and
-// whenever confirmed reports false, nothing is said against a client that is not
-// configured but [ErrUnavailable]. confirmed tells whether the clients of the
-// store were found to be current a moment ago; it is called often and must be
-// fast. clash, if not nil, is told of every client of the store that comes to
+// Follow tells the registry that there is a store, so that a client may be
+// another than the registry knows, or exist although the registry does not know
+// it: until [Registry.Complete] is called, and whenever confirmed reports false,
+// [Registry.Authenticate] says nothing about a client that is not configured but
+// [ErrUnavailable]. confirmed tells whether the clients of the store were found
+// to be current a moment ago; it is called often and must be fast. clash, if not nil, is told of every client of the store that comes to
 // stand behind a configured one of the same id, while the registry changes; it
 // must neither block nor change it. Follow is called once, before anything else.
 func (r *Registry) Follow(confirmed func() bool, clash func(id string)) {
@@ -144,8 +144,8 @@ func (r *Registry) tell(old, next *snapshot, changed []Client) {
 	}
 }
 
-// Current reports whether what the registry does not know does not exist: it is
-// loaded and confirmed, or there is no store. See [Registry.Follow].
+// Current reports whether the clients of the store are those that the registry
+// knows: it is loaded and confirmed, or there is no store. See [Registry.Follow].
 func (r *Registry) Current() bool { return r.certain(r.current.Load()) }
 
 // Loaded reports whether [Registry.Complete] was called.

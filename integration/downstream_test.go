@@ -260,7 +260,7 @@ routes:
 		return strings.NewReplacer("listen 443 ssl;", "listen "+addr+" ssl;", "http://snowgate:8080", g.URL,
 			"/etc/nginx/tls/tls.crt", certificate, "/etc/nginx/tls/tls.key", key).Replace(readDoc(t, "downstream.md").program(t, "front.conf"))
 	})
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(front.url, "http:", "https:", 1)+"/orders/a%20b?x=%zz", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(front.url, "http:", "https:", 1)+"/orders/a%20b%21?x=%zz", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ routes:
 		t.Fatalf("through nginx: %d", response.StatusCode)
 	}
 	raw := upstream.Only()
-	if !strings.HasPrefix(raw, "GET /orders/a%20b?x=%zz HTTP/1.1\r\n") {
+	if !strings.HasPrefix(raw, "GET /orders/a%20b%21?x=%zz HTTP/1.1\r\n") {
 		t.Errorf("the target has changed: %q", raw)
 	}
 	for name, want := range map[string]string{

@@ -159,14 +159,21 @@ func (f *fleet) ask(i int, path, token string) (answered, error) {
 	return got, err
 }
 
-// status is the status of an answer of gateway number i.
+// status is the status of an answer of gateway number i. It asks again after a
+// 503, which is what a gateway has to say if the machine is too busy to confirm
+// the rules within the bound.
 func (f *fleet) status(i int, token string) int {
 	f.t.Helper()
-	got, err := f.ask(i, "/svc/x", token)
-	if err != nil {
-		f.t.Fatal(err)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		got, err := f.ask(i, "/svc/x", token)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if got.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return got.status
+		}
+		<-time.After(20 * time.Millisecond)
 	}
-	return got.status
 }
 
 // wantAll checks what every gateway answers.
@@ -192,25 +199,42 @@ func (f *fleet) wantSoon(within time.Duration, what, token string, want int) {
 // token issues one and has every gateway cache it.
 func (f *fleet) token() string {
 	f.t.Helper()
-	token := f.gateways[0].Token(f.client)
-	for i := range f.gateways {
-		gatewaytest.Eventually(f.t, 10*time.Second, "a new token is served", func() bool {
-			got := f.status(i, token)
-			if got != http.StatusOK && got != http.StatusServiceUnavailable { // a busy machine
-				f.t.Fatalf("a new token: gateway %d answers %d, want 200", i, got)
-			}
-			return got == http.StatusOK
-		})
-	}
+	token := f.issue(0, f.client)
+	f.wantAll("a new token", token, http.StatusOK)
 	return token
+}
+
+// issue has gateway number i issue a token for c.
+func (f *fleet) issue(i int, c gatewaytest.Credentials, form ...string) string {
+	f.t.Helper()
+	var answer struct {
+		AccessToken string `json:"access_token"`
+	}
+	body := f.post(i, "/oauth2/token", c, append([]string{"grant_type", "client_credentials"}, form...)...)
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		f.t.Fatal(err)
+	}
+	return answer.AccessToken
+}
+
+// post sends a form to gateway number i, and again after a 503.
+func (f *fleet) post(i int, path string, c gatewaytest.Credentials, form ...string) (body string) {
+	f.t.Helper()
+	gatewaytest.Eventually(f.t, 20*time.Second, path+" is served", func() bool {
+		var status int
+		status, body = f.gateways[i].Post(path, c, form...)
+		if status != http.StatusOK && status != http.StatusServiceUnavailable {
+			f.t.Fatalf("%s: %d %s", path, status, body)
+		}
+		return status == http.StatusOK
+	})
+	return body
 }
 
 // revoke has gateway number i revoke token by its text.
 func (f *fleet) revoke(i int, token string) {
 	f.t.Helper()
-	if status, body := f.gateways[i].Post("/oauth2/revoke", f.client, "token", token); status != http.StatusOK {
-		f.t.Fatalf("revocation: %d %s", status, body)
-	}
+	f.post(i, "/oauth2/revoke", f.client, "token", token)
 }
 
 // rule has gateway number i write a rule: the members of the revocation.
@@ -220,15 +244,19 @@ func (f *fleet) rule(i int, members map[string]any) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	g := f.gateways[i]
-	request := g.Request(http.MethodPost, "", bytes.NewReader(text))
-	request.URL.Host, request.Host = strings.TrimPrefix(g.AdminURL, "http://"), ""
-	request.URL.Path = "/admin/v1/revocations"
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+g.Token(f.admin, "scope", "snowgate:admin"))
-	if got := g.Do(request); got.StatusCode != http.StatusCreated {
-		f.t.Fatalf("revocation of %s: %d %s", text, got.StatusCode, got.Body)
-	}
+	g, token := f.gateways[i], f.issue(i, f.admin, "scope", "snowgate:admin")
+	gatewaytest.Eventually(f.t, 20*time.Second, "the rule is written", func() bool {
+		request := g.Request(http.MethodPost, "", bytes.NewReader(text))
+		request.URL.Host, request.Host = strings.TrimPrefix(g.AdminURL, "http://"), ""
+		request.URL.Path = "/admin/v1/revocations"
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Authorization", "Bearer "+token)
+		got := g.Do(request)
+		if got.StatusCode != http.StatusCreated && got.StatusCode != http.StatusServiceUnavailable {
+			f.t.Fatalf("revocation of %s: %d %s", text, got.StatusCode, got.Body)
+		}
+		return got.StatusCode == http.StatusCreated
+	})
 }
 
 // revocation is a way to end a token of the fleet's client that was issued by

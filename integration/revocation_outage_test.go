@@ -146,8 +146,9 @@ func TestFailoverForgetsARevocation(t *testing.T) {
 	primary.Kill()
 	replica.Eventually("become the primary and be told", func() bool {
 		for i := range f.gateways {
-			if got := f.status(i, token); got != http.StatusUnauthorized && got != http.StatusServiceUnavailable {
-				t.Fatalf("gateway %d answers %d during the failover", i, got)
+			got, err := f.ask(i, "/svc/x", token)
+			if err != nil || got.status != http.StatusUnauthorized && got.status != http.StatusServiceUnavailable {
+				t.Fatalf("gateway %d answers %d, %v during the failover", i, got.status, err)
 			}
 		}
 		role, err := replica.TryDo("ROLE")

@@ -150,7 +150,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	f := newFleetOf(t, fleetOptions{others: []gatewaytest.Credentials{brief, removed}, download: newDownload(t).URL})
 
 	for _, way := range f.revocations() {
-		token, survivor := f.token(), f.gateways[1].Token(removed)
+		token, survivor := f.token(), f.issue(1, removed)
 		ends, count := f.openStreams("/svc/download", token)
 		f.awaitWatched(ends)
 		begin := time.Now()
@@ -161,10 +161,10 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 		}
 	}
 	issued := time.Now()
-	ends, count := f.openStreams("/svc/download", f.gateways[0].Token(brief))
+	ends, count := f.openStreams("/svc/download", f.issue(0, brief))
 	f.wantCut("expiry", ends, count, issued.Add(ttl))
 
-	ends, count = f.openStreams("/svc/download", f.gateways[0].Token(removed))
+	ends, count = f.openStreams("/svc/download", f.issue(0, removed))
 	f.awaitWatched(ends)
 	f.others = []gatewaytest.Credentials{brief}
 	begin := time.Now()

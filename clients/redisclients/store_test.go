@@ -402,6 +402,7 @@ func TestFlush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g.refresh(t, true)
 	ref := clients.SecretRef{Client: "a", Secret: "s1"}
 	if _, err := g.registry.Authenticate("a", plain.Reveal(), noon); err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func TestMonitorReportsEviction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, url := start(t)
 			server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-			_, changes := monitored(t, open(t, redisstore.Options{URL: url}), redisstore.MonitorConfig{})
+			_, changes := monitored(t, open(t, redisstore.Options{URL: url, Timeout: 5 * time.Second}), redisstore.MonitorConfig{})
 			if h := nextChange(t, changes); !h.Reachable || !h.Evicts() || h.EvictionPolicy != "allkeys-lru" {
 				t.Errorf("Health = %+v, want a warning about allkeys-lru", h)
 			}
@@ -102,7 +102,7 @@ func TestMonitorMeasuresTheClock(t *testing.T) {
 		"real":     redistest.Start(t).URL(),
 		"cluster":  startCluster(t),
 	} {
-		_, changes := monitored(t, open(t, redisstore.Options{URL: url}), redisstore.MonitorConfig{
+		_, changes := monitored(t, open(t, redisstore.Options{URL: url, Timeout: 5 * time.Second}), redisstore.MonitorConfig{
 			Now: func() time.Time { return time.Now().Add(-time.Hour) },
 		})
 		h := nextChange(t, changes)
