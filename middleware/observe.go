@@ -34,7 +34,8 @@ type Observation struct {
 	// goroutine that served it. route is the template of [exchange.Exchange],
 	// empty if none was found; method is a method of RFC 9110 §9 or RFC 5789,
 	// else "other"; status is what was answered, or, for an answer that was
-	// broken off, 499 (the caller went away), 502 (the service failed) or 500.
+	// broken off, 499 (the caller went away), 502 (the service failed), 401, 403 or
+	// 503 (its token ended, lost its scope, or can no longer be checked) or 500.
 	Record func(route, method string, status int, duration time.Duration)
 }
 
