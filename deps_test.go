@@ -23,14 +23,15 @@ var allowed = []struct {
 	{"scope", nil, "a word of the RFC, used by everyone"},
 	{"canonical", nil, "pure: a request target in, its one reading out"},
 	{"idgen", nil, "a library of its own: nothing of the gateway"},
-	{"idgen/redislease", []string{"idgen"}, "adapter: worker numbers leased in Redis"},
+	{"redisscript", nil, "adapter: scripts that work while Redis is full"},
+	{"idgen/redislease", []string{"idgen", "redisscript"}, "adapter: worker numbers leased in Redis"},
 	{"tokens", []string{"idgen", "scope"}, "the domain: it knows no HTTP and no Redis"},
-	{"tokens/redisstore", []string{"tokens", "idgen", "scope"}, "adapter: the token store on Redis"},
+	{"tokens/redisstore", []string{"tokens", "idgen", "scope", "redisscript"}, "adapter: the token store on Redis"},
 	{"tokens/redisstore/embedded", nil, "adapter: a Redis inside the process"},
 	{"tokens/tokenstest", []string{"tokens", "idgen", "scope"}, "the fake store and the contract suite"},
 	{"tokens/tokenstest/redistest", nil, "starts real Redis servers for tests"},
 	{"clients", []string{"limit", "scope"}, "who may ask: knows neither tokens nor HTTP"},
-	{"clients/redisclients", []string{"clients", "limit", "scope"}, "adapter: the registry of clients on Redis"},
+	{"clients/redisclients", []string{"clients", "limit", "scope", "redisscript"}, "adapter: the registry of clients on Redis"},
 	{"limit", nil, "counts and compares times: knows neither clients nor HTTP"},
 	{"limit/redislimit", []string{"limit"}, "adapter: a client's rate over all gateways"},
 	{"config", []string{"canonical", "clients", "idgen", "limit", "scope"}, "reads text and checks it with the parsers of the domain"},
@@ -46,7 +47,7 @@ var allowed = []struct {
 }
 
 // redisAdapters may import go-redis; nothing else but main may.
-var redisAdapters = []string{"clients/redisclients", "idgen/redislease", "limit/redislimit", "tokens/redisstore", "."}
+var redisAdapters = []string{"redisscript", "clients/redisclients", "idgen/redislease", "limit/redislimit", "tokens/redisstore", "."}
 
 func TestImportDirections(t *testing.T) {
 	for pkg, imports := range packageImports(t) {

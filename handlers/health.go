@@ -37,7 +37,7 @@ func (h *Health) Live(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	return writeJSON(w, http.StatusOK, struct {
+	return WriteJSON(w, http.StatusOK, struct {
 		Live bool `json:"live"`
 	}{true})
 }
@@ -55,5 +55,5 @@ func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	return writeJSON(w, status, state)
+	return WriteJSON(w, status, state)
 }

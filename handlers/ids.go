@@ -64,5 +64,5 @@ func (h *IDs) Read(w http.ResponseWriter, r *http.Request) error {
 		return problem.New(http.StatusBadRequest, "The id does not fit the layout.", err)
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	return writeJSON(w, http.StatusOK, found)
+	return WriteJSON(w, http.StatusOK, found)
 }

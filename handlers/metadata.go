@@ -69,7 +69,7 @@ func (m *Metadata) Server(w http.ResponseWriter, r *http.Request) error {
 	}
 	keepShortly(w)
 	methods := []string{"client_secret_basic", "client_secret_post"}
-	return writeJSON(w, http.StatusOK, serverMetadata{
+	return WriteJSON(w, http.StatusOK, serverMetadata{
 		Issuer:                   m.Issuer,
 		TokenEndpoint:            m.Issuer + TokenPath,
 		TokenAuthMethods:         methods,
@@ -97,7 +97,7 @@ func (m *Metadata) Resource(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	keepShortly(w)
-	return writeJSON(w, http.StatusOK, resourceMetadata{
+	return WriteJSON(w, http.StatusOK, resourceMetadata{
 		Resource:             m.Issuer,
 		AuthorizationServers: []string{m.Issuer},
 		Scopes:               m.scopes(),

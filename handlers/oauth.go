@@ -73,7 +73,7 @@ func (h *OAuth) Token(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	exchange.From(r.Context()).TokenID = token.ID.String()
-	return writeJSON(w, http.StatusOK, tokenResponse{
+	return WriteJSON(w, http.StatusOK, tokenResponse{
 		AccessToken: bearer.Reveal(),
 		TokenType:   "Bearer",
 		ExpiresIn:   int64(grant.TTL / time.Second),
@@ -109,11 +109,11 @@ func (h *OAuth) Introspect(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err == nil:
 		exchange.From(r.Context()).TokenID = token.ID.String()
-		return writeJSON(w, http.StatusOK, h.describe(token, client))
+		return WriteJSON(w, http.StatusOK, h.describe(token, client))
 	case isInvalid(err):
 		// §2.2: nothing but active, whatever the reason.
 		exchange.From(r.Context()).Cause = err
-		return writeJSON(w, http.StatusOK, inactive{})
+		return WriteJSON(w, http.StatusOK, inactive{})
 	default:
 		return err
 	}
@@ -153,9 +153,9 @@ func nonEmpty(values []string) []string {
 	return kept
 }
 
-// writeJSON answers with v. A caller that went away meanwhile is no error of
+// WriteJSON answers with v as JSON. A caller that went away meanwhile is no error of
 // the handler.
-func writeJSON(w http.ResponseWriter, status int, v any) error {
+func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -3,11 +3,11 @@ package redisclients
 import (
 	"context"
 	_ "embed"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/redisscript"
 )
 
 var (
@@ -26,32 +26,21 @@ var (
 	//go:embed lua/touch.lua
 	touchLua string
 
-	putScript     = newScript(sharedLua + putLua)
-	deleteScript  = newScript(sharedLua + deleteLua)
-	changesScript = newScript(sharedLua + changesLua)
-	readScript    = newScript(sharedLua + readLua)
-	restoreScript = newScript(sharedLua + restoreLua)
-	touchScript   = newScript(sharedLua + touchLua)
+	putScript     = redisscript.New(sharedLua + putLua)
+	deleteScript  = redisscript.New(sharedLua + deleteLua)
+	changesScript = redisscript.New(sharedLua + changesLua)
+	readScript    = redisscript.New(sharedLua + readLua)
+	restoreScript = redisscript.New(sharedLua + restoreLua)
+	touchScript   = redisscript.New(sharedLua + touchLua)
 )
 
-// script is a Lua script that must work while Redis is full, which takes a
-// first line that only Redis 7 and later understand. Redis 6 and miniredis
-// refuse to compile it; they get the script without.
-type script struct {
-	flagged, plain *redis.Script
-}
-
-func newScript(text string) *script {
-	return &script{redis.NewScript("#!lua flags=allow-oom\n" + text), redis.NewScript(text)}
-}
-
-// runner runs scripts on one Redis and remembers whether it is an old one.
+// runner runs scripts on one Redis.
 type runner struct {
 	rdb     redis.UniversalClient
 	keys    []string
 	channel string
 	timeout time.Duration
-	old     atomic.Bool
+	dialect redisscript.Dialect
 }
 
 func newRunner(rdb redis.UniversalClient, prefix string, timeout time.Duration) *runner {
@@ -69,20 +58,9 @@ func (r *runner) documentsKey() string { return r.keys[1] }
 func (r *runner) usedKey() string { return r.keys[3] }
 
 // run sends EVALSHA, followed by EVAL if Redis does not know the script yet.
-func (r *runner) run(ctx context.Context, s *script, args ...any) ([]string, error) {
+func (r *runner) run(ctx context.Context, s *redisscript.Script, args ...any) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	args = append([]any{r.channel}, args...)
-	if !r.old.Load() {
-		reply, err := s.flagged.Run(ctx, r.rdb, r.keys, args...).StringSlice()
-		if !refusesFlags(err) {
-			return reply, err
-		}
-		r.old.Store(true)
-	}
-	return s.plain.Run(ctx, r.rdb, r.keys, args...).StringSlice()
-}
-
-func refusesFlags(err error) bool {
-	return err != nil && strings.Contains(strings.ToLower(err.Error()), "error compiling script")
+	return r.dialect.Run(ctx, r.rdb, s, r.keys, args...).StringSlice()
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"snowgate/clients"
+	"snowgate/redisscript"
 )
 
 // write is what a script is to write about one client.
@@ -66,7 +67,7 @@ func withForgotten(args []any, fields []string) []any {
 
 // run runs a script that changes one client, and once more if Redis had to be
 // given back what it has forgotten. It returns revision and generation.
-func (s *Store) run(ctx context.Context, op string, sc *script, args func(known uint64) []any) (revision, generation uint64, err error) {
+func (s *Store) run(ctx context.Context, op string, sc *redisscript.Script, args func(known uint64) []any) (revision, generation uint64, err error) {
 	for range 2 {
 		reply, err := s.runner.run(ctx, sc, args(s.Revision())...)
 		if err != nil {

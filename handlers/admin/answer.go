@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -12,20 +11,6 @@ import (
 	"snowgate/problem"
 	"snowgate/tokens"
 )
-
-// answer answers with v as JSON. A caller that went away meanwhile is no error of
-// the handler.
-func answer(w http.ResponseWriter, status int, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
-	return nil
-}
 
 // unavailable answers 503 for a store that cannot be asked, and leaves every other
 // error as it is. A caller that went away is why the store was not asked, not what

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"snowgate/clients"
+	"snowgate/handlers"
 	"snowgate/problem"
 )
 
@@ -96,7 +97,7 @@ func (a *API) listClients(w http.ResponseWriter, r *http.Request) error {
 	if more {
 		w.Header().Set("Link", "<"+Prefix+"/clients?"+l.next(page[len(page)-1].ID)+`>; rel="next"`)
 	}
-	return answer(w, http.StatusOK, struct {
+	return handlers.WriteJSON(w, http.StatusOK, struct {
 		Clients []clients.View `json:"clients"`
 	}{views})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"snowgate/clients"
+	"snowgate/handlers"
 	"snowgate/problem"
 )
 
@@ -58,7 +59,7 @@ func (a *API) createClient(w http.ResponseWriter, r *http.Request, c *change) er
 	c.after = view
 	w.Header().Set("Location", clientPath(d.ID))
 	setETag(w.Header(), made.After)
-	return answer(w, http.StatusCreated, createdClient{
+	return handlers.WriteJSON(w, http.StatusCreated, createdClient{
 		clientDocument: clientDocument{view, made.Note},
 		Secret:         plain.Reveal(), ExpiresAt: unixOrZero(made.Secret.ExpiresAt), IssuedAt: now.Unix(),
 	})
@@ -77,7 +78,7 @@ func (a *API) readClient(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return answer(w, http.StatusOK, client.View(nil))
+	return handlers.WriteJSON(w, http.StatusOK, client.View(nil))
 }
 
 // replaceClient replaces everything that can be said about a client. Its secrets
@@ -111,7 +112,7 @@ func (a *API) replaceClient(w http.ResponseWriter, r *http.Request, c *change) e
 	c.action = updateAction(done)
 	c.before, c.after = done.Before.View(nil), done.After.View(nil)
 	setETag(w.Header(), done.After)
-	return answer(w, http.StatusOK, clientDocument{done.After.View(nil), done.Note})
+	return handlers.WriteJSON(w, http.StatusOK, clientDocument{done.After.View(nil), done.Note})
 }
 
 // updateAction names what an update did.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"snowgate/handlers"
 	"snowgate/problem"
 	"snowgate/tokens"
 )
@@ -21,7 +22,7 @@ type keyDocument struct {
 
 // listKeys lists the tag keys that this gateway has, the oldest first.
 func (a *API) listKeys(w http.ResponseWriter, _ *http.Request) error {
-	return answer(w, http.StatusOK, struct {
+	return handlers.WriteJSON(w, http.StatusOK, struct {
 		Keys []keyDocument `json:"keys"`
 	}{keyDocuments(a.Keys.Starts(), a.Now())})
 }
@@ -61,5 +62,5 @@ func (a *API) rotateKey(w http.ResponseWriter, r *http.Request, c *change) error
 	}
 	d := keyDocument{StartsAt: optionalTime(start), State: "next"}
 	c.target, c.after = start.UTC().Format(time.RFC3339Nano), d
-	return answer(w, http.StatusCreated, d)
+	return handlers.WriteJSON(w, http.StatusCreated, d)
 }

@@ -9,6 +9,7 @@ import (
 
 	"snowgate/clients"
 	"snowgate/exchange"
+	"snowgate/handlers"
 	"snowgate/idgen"
 	"snowgate/problem"
 	"snowgate/tokens"
@@ -56,7 +57,7 @@ func (a *API) listRevocations(w http.ResponseWriter, _ *http.Request) error {
 	for _, rule := range set.Rules {
 		list = append(list, documentOfRule(rule))
 	}
-	return answer(w, http.StatusOK, struct {
+	return handlers.WriteJSON(w, http.StatusOK, struct {
 		Revision    uint64               `json:"revision"`
 		Revocations []revocationDocument `json:"revocations"`
 	}{set.Revision, list})
@@ -87,7 +88,7 @@ func (a *API) createRevocation(w http.ResponseWriter, r *http.Request, c *change
 	rule.By, rule.Why = cmp.Or(rule.By, wanted.rule.By), cmp.Or(rule.Why, wanted.rule.Why)
 	d := documentOfRule(rule)
 	c.after = d
-	return answer(w, http.StatusCreated, d)
+	return handlers.WriteJSON(w, http.StatusCreated, d)
 }
 
 // revokeOne deletes the record of a token; no rule stays behind.
@@ -96,7 +97,7 @@ func (a *API) revokeOne(w http.ResponseWriter, r *http.Request, c *change, wante
 	if err := a.Tokens.RevokeID(r.Context(), wanted.token); err != nil {
 		return unavailable(err)
 	}
-	return answer(w, http.StatusOK, revocationDocument{
+	return handlers.WriteJSON(w, http.StatusOK, revocationDocument{
 		ID: c.target, Kind: "token", Token: wanted.token.String(), By: exchange.From(r.Context()).Client, Reason: c.reason,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"snowgate/clients"
+	"snowgate/handlers"
 )
 
 // createdSecret is the answer to a new secret: what is shown only now.
@@ -27,7 +28,7 @@ func (a *API) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return refuse(err)
 	}
-	return answer(w, http.StatusOK, struct {
+	return handlers.WriteJSON(w, http.StatusOK, struct {
 		Secrets []clients.SecretView `json:"secrets"`
 	}{present(client.View(used).Secrets)})
 }
@@ -62,7 +63,7 @@ func (a *API) addSecret(w http.ResponseWriter, r *http.Request, c *change) error
 	id := done.After.ID
 	w.Header().Set("Location", clientPath(id)+"/secrets/"+url.PathEscape(done.Secret.ID))
 	setETag(w.Header(), done.After)
-	return answer(w, http.StatusCreated, createdSecret{
+	return handlers.WriteJSON(w, http.StatusCreated, createdSecret{
 		SecretView: viewOf(done.After, done.Secret.ID), Client: id,
 		Secret: plain.Reveal(), ExpiresAt: unixOrZero(done.Secret.ExpiresAt), Note: done.Note,
 	})

@@ -53,7 +53,7 @@ func (a *API) listRoutes(w http.ResponseWriter, _ *http.Request) error {
 		list[i].Scopes = present(list[i].Scopes)
 		list[i].Upstreams = present(list[i].Upstreams)
 	}
-	return answer(w, http.StatusOK, struct {
+	return handlers.WriteJSON(w, http.StatusOK, struct {
 		Routes []Route `json:"routes"`
 	}{present(list)})
 }
@@ -69,5 +69,5 @@ func present[T any](list []T) []T {
 // readHealth tells how this gateway is. It is 200 as long as it can answer;
 // /readyz is for probes.
 func (a *API) readHealth(w http.ResponseWriter, _ *http.Request) error {
-	return answer(w, http.StatusOK, a.Health())
+	return handlers.WriteJSON(w, http.StatusOK, a.Health())
 }

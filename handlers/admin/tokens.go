@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"snowgate/handlers"
 	"snowgate/idgen"
 	"snowgate/problem"
 	"snowgate/tokens"
@@ -46,7 +47,7 @@ func (a *API) readToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		found.Refused = tokens.Reason(err)
 	}
-	return answer(w, http.StatusOK, found)
+	return handlers.WriteJSON(w, http.StatusOK, found)
 }
 
 // noToken is the answer where there is no token to tell about.

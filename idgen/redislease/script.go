@@ -4,10 +4,10 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"strings"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/redisscript"
 )
 
 var (
@@ -22,28 +22,18 @@ var (
 	//go:embed lua/time.lua
 	timeLua string
 
-	acquireScript = newScript(registryLua + acquireLua)
-	extendScript  = newScript(registryLua + extendLua)
-	releaseScript = newScript(registryLua + releaseLua)
-	timeScript    = newScript(timeLua)
+	acquireScript = redisscript.New(registryLua + acquireLua)
+	extendScript  = redisscript.New(registryLua + extendLua)
+	releaseScript = redisscript.New(registryLua + releaseLua)
+	timeScript    = redisscript.New(timeLua)
 )
 
-// script is a Lua script that must work while Redis is full, which takes a
-// first line that only Redis 7 and later understand. Redis 6 and miniredis
-// refuse to compile it; they get the script without.
-type script struct {
-	flagged, plain *redis.Script
-}
-
-func newScript(text string) *script {
-	return &script{redis.NewScript("#!lua flags=allow-oom\n" + text), redis.NewScript(text)}
-}
-
-// runner runs scripts on one Redis and remembers whether it is an old one.
+// runner runs scripts on one Redis.
 type runner struct {
 	rdb  redis.Scripter
 	keys []string
-	old  atomic.Bool
+
+	dialect redisscript.Dialect
 }
 
 func newRunner(rdb redis.Scripter, prefix string) *runner {
@@ -52,19 +42,8 @@ func newRunner(rdb redis.Scripter, prefix string) *runner {
 }
 
 // run sends EVALSHA, followed by EVAL if Redis does not know the script yet.
-func (r *runner) run(ctx context.Context, s *script, args ...any) *redis.Cmd {
-	if !r.old.Load() {
-		cmd := s.flagged.Run(ctx, r.rdb, r.keys, args...)
-		if !refusesFlags(cmd.Err()) {
-			return cmd
-		}
-		r.old.Store(true)
-	}
-	return s.plain.Run(ctx, r.rdb, r.keys, args...)
-}
-
-func refusesFlags(err error) bool {
-	return err != nil && strings.Contains(strings.ToLower(err.Error()), "error compiling script")
+func (r *runner) run(ctx context.Context, s *redisscript.Script, args ...any) *redis.Cmd {
+	return r.dialect.Run(ctx, r.rdb, s, r.keys, args...)
 }
 
 // reply is what the three registry scripts return.
@@ -77,7 +56,7 @@ type reply struct {
 	text           string
 }
 
-func (r *runner) ask(ctx context.Context, s *script, args ...any) (reply, error) {
+func (r *runner) ask(ctx context.Context, s *redisscript.Script, args ...any) (reply, error) {
 	parts, err := r.run(ctx, s, args...).Slice()
 	if err != nil {
 		return reply{}, err

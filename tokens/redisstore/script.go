@@ -4,10 +4,10 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"strings"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/redisscript"
 )
 
 var (
@@ -28,55 +28,25 @@ var (
 	//go:embed lua/token_delete.lua
 	tokenDeleteLua string
 
-	ruleLoadScript    = newScript(revLua + ruleLoadLua)
-	ruleAddScript     = newScript(revLua + ruleAddLua)
-	ruleRestoreScript = newScript(revLua + ruleRestoreLua)
-	versionScript     = newScript(revLua + versionLua)
-	keyAddScript      = newScript(revLua + keyAddLua)
-	keyRemoveScript   = newScript(revLua + keyRemoveLua)
-	tokenDeleteScript = newScript(tokenDeleteLua)
+	ruleLoadScript    = redisscript.New(revLua + ruleLoadLua)
+	ruleAddScript     = redisscript.New(revLua + ruleAddLua)
+	ruleRestoreScript = redisscript.New(revLua + ruleRestoreLua)
+	versionScript     = redisscript.New(revLua + versionLua)
+	keyAddScript      = redisscript.New(revLua + keyAddLua)
+	keyRemoveScript   = redisscript.New(revLua + keyRemoveLua)
+	tokenDeleteScript = redisscript.New(tokenDeleteLua)
 )
 
-// script is a Lua script that must work while Redis is full, which takes a
-// first line that only Redis 7 and later understand. Redis 6 and miniredis
-// refuse to compile it; they get the script without.
-type script struct {
-	flagged, plain *redis.Script
-}
-
-func newScript(text string) *script {
-	return &script{redis.NewScript("#!lua flags=allow-oom\n" + text), redis.NewScript(text)}
-}
-
-// dialect remembers whether Redis is too old for flags.
-type dialect struct{ plain atomic.Bool }
-
-// run sends EVALSHA, followed by EVAL if Redis does not know the script yet.
-func (d *dialect) run(ctx context.Context, rdb redis.Scripter, s *script, keys []string, args ...any) *redis.Cmd {
-	if !d.plain.Load() {
-		cmd := s.flagged.Run(ctx, rdb, keys, args...)
-		if !refusesFlags(cmd.Err()) {
-			return cmd
-		}
-		d.plain.Store(true)
-	}
-	return s.plain.Run(ctx, rdb, keys, args...)
-}
-
-func refusesFlags(err error) bool {
-	return err != nil && strings.Contains(strings.ToLower(err.Error()), "error compiling script")
-}
-
 // revision runs a script on what all gateways share about revocation.
-func (s *Store) revision(ctx context.Context, rdb redis.Scripter, sc *script, args ...any) ([]string, error) {
+func (s *Store) revision(ctx context.Context, rdb redis.Scripter, sc *redisscript.Script, args ...any) ([]string, error) {
 	keys := []string{s.sharedKey("rev"), s.sharedKey("tagkey")}
 	head := []any{s.pushChannel(), s.longest.Load(), graceMilli, unknownLongest.Milliseconds()}
-	return s.dialect.run(ctx, rdb, sc, keys, append(head, args...)...).StringSlice()
+	return s.dialect.Run(ctx, rdb, sc, keys, append(head, args...)...).StringSlice()
 }
 
 // change runs a script that changes what is shared, and reports a push that
 // could not be sent: it is the last of the count values that the script returns.
-func (s *Store) change(ctx context.Context, rdb redis.Scripter, sc *script, count int, args ...any) ([]string, error) {
+func (s *Store) change(ctx context.Context, rdb redis.Scripter, sc *redisscript.Script, count int, args ...any) ([]string, error) {
 	reply, err := s.revision(ctx, rdb, sc, args...)
 	if err != nil {
 		return nil, err
@@ -89,7 +59,7 @@ func (s *Store) change(ctx context.Context, rdb redis.Scripter, sc *script, coun
 }
 
 // write is change within the store's timeout.
-func (s *Store) write(ctx context.Context, op string, sc *script, args ...any) error {
+func (s *Store) write(ctx context.Context, op string, sc *redisscript.Script, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if _, err := s.change(ctx, s.client, sc, 2, args...); err != nil {

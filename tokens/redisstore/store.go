@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/idgen"
+	"snowgate/redisscript"
 	"snowgate/tokens"
 )
 
@@ -27,7 +28,7 @@ type Store struct {
 	// it may be a replica by now, whose copy of a token proves nothing.
 	demoted atomic.Bool
 
-	dialect dialect
+	dialect redisscript.Dialect
 	longest atomic.Int64 // longest lifetime of a token known, in milliseconds
 	observe func(command string, d time.Duration, kind string)
 
@@ -156,7 +157,7 @@ func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
 	var refusal string
 	err := s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) error {
 		var err error
-		refusal, err = s.dialect.run(ctx, rdb, tokenDeleteScript, []string{s.tokenKey(id)}, s.pushChannel(), id.String()).Text()
+		refusal, err = s.dialect.Run(ctx, rdb, tokenDeleteScript, []string{s.tokenKey(id)}, s.pushChannel(), id.String()).Text()
 		return err
 	})
 	if err != nil {
