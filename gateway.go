@@ -104,6 +104,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	g.addHandlers()
 	g.metrics.CollectIDs(g.ids.series)
 	g.metrics.CollectShared(g.sharedSeries)
+	g.metrics.CollectReplicas(g.replicaSeries)
 	return g, nil
 }
 
@@ -253,6 +254,7 @@ func (g *gateway) reportKeys(err error) {
 
 // close gives back what newGateway took.
 func (g *gateway) close() {
+	g.router.Close()
 	g.tokens.Close()
 	g.limits.rates.Close()
 	if err := g.store.Close(); err != nil {

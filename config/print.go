@@ -152,6 +152,15 @@ func routeNode(r Route) *yaml.Node {
 	put(n, "timeout", plain(r.Timeout.String()))
 	put(n, "max_body", plain(showSize(r.MaxBody)))
 	put(n, "allow_encoded_slash", plain(fmt.Sprint(r.AllowEncodedSlash)))
+	put(n, "balance", text(r.Balance))
+	if !r.Health.IsZero() {
+		check := &yaml.Node{Kind: yaml.MappingNode}
+		put(check, "path", text(r.Health.Path))
+		put(check, "interval", plain(r.Health.Interval.String()))
+		put(check, "timeout", plain(r.Health.Timeout.String()))
+		put(n, "health", check)
+	}
+	put(n, "max_in_flight", plain(fmt.Sprint(r.MaxInFlight)))
 	return n
 }
 

@@ -56,6 +56,12 @@ type Route struct {
 	MaxBody int64
 	// AllowEncodedSlash lets paths through that hold %2F.
 	AllowEncodedSlash bool
+	// Balance is [RoundRobin] or [LeastInFlight].
+	Balance string
+	// Health says how replicas are checked.
+	Health HealthCheck
+	// MaxInFlight bounds the requests under way at one time; 0 is unlimited.
+	MaxInFlight int
 }
 
 // routeReader reads the routes of one file and remembers what must not occur in
@@ -64,11 +70,12 @@ type routeReader struct {
 	*decoder
 	names  map[string]*yaml.Node
 	places map[string]*yaml.Node // by host and path
+	checks map[url.URL]checkedAt // by upstream
 }
 
 // routes reads the list of routes.
 func (d *decoder) routes(n *yaml.Node) []Route {
-	r := &routeReader{decoder: d, names: map[string]*yaml.Node{}, places: map[string]*yaml.Node{}}
+	r := &routeReader{decoder: d, names: map[string]*yaml.Node{}, places: map[string]*yaml.Node{}, checks: map[url.URL]checkedAt{}}
 	var list []Route
 	for _, element := range d.list(n, "routes") {
 		list = append(list, r.route(element))
@@ -78,7 +85,8 @@ func (d *decoder) routes(n *yaml.Node) []Route {
 
 func (r *routeReader) route(n *yaml.Node) Route {
 	o := r.object(n, "a route", "name", "host", "path", "upstreams", "strip_prefix", "methods", "scopes", "audience",
-		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash")
+		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash",
+		"balance", "health", "max_in_flight")
 	route := Route{
 		Name:              r.name(r.required(o, "name"), "route name", "1 to 64 characters of A-Za-z0-9._-", validRouteName, r.names),
 		Host:              r.host(o.keys["host"]),
@@ -94,6 +102,9 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		Timeout:           r.duration(o.keys["timeout"], "timeout", DefaultTimeout),
 		MaxBody:           r.size(o.keys["max_body"], "max_body", DefaultMaxBody),
 		AllowEncodedSlash: r.boolean(o.keys["allow_encoded_slash"], "allow_encoded_slash"),
+		Balance:           r.balance(o.keys["balance"]),
+		Health:            r.health(o.keys["health"]),
+		MaxInFlight:       r.count(o.keys["max_in_flight"], "max_in_flight", maxRequestsInFlight),
 	}
 	r.together(o, route)
 	return route
@@ -111,6 +122,7 @@ func (r *routeReader) together(o object, route Route) {
 	if o.node != nil && o.keys["upstreams"] == nil {
 		r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")
 	}
+	r.checkedAlike(o.keys["health"], route.Upstreams, route.Health)
 	if route.Path == "" {
 		return
 	}

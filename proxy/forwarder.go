@@ -48,25 +48,24 @@ type Forwarder struct {
 	clientIdle time.Duration
 	watch      Watch
 	challenge  problem.Challenge
-	transport  *http.Transport
 	buffers    *buffers
 	silent     *log.Logger
 }
 
-// NewForwarder returns a Forwarder with connections of its own.
+// NewForwarder returns a Forwarder. The connections to services belong to the
+// [Router].
 func NewForwarder(o Options) *Forwarder {
 	return &Forwarder{
 		clientIdle: cmp.Or(o.ClientIdle, DefaultClientIdle),
 		watch:      o.Watch,
 		challenge:  o.Challenge,
-		transport:  newTransport(),
 		buffers:    newBuffers(),
 		silent:     log.New(io.Discard, "", 0), // the access line has the cause
 	}
 }
 
-// Close closes the connections that no request is using.
-func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
+// errTooMany says that the limit of requests in flight is reached.
+var errTooMany = errors.New("proxy: max_in_flight of the route is reached")
 
 // errNotJudged says that the handlers are put together wrongly.
 var errNotJudged = errors.New("proxy: the request was not matched or not judged")
@@ -84,6 +83,16 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		problem.Write(w, r, &http.MaxBytesError{Limit: route.MaxBody})
 	default:
-		f.launch(w, r, x, route).serve()
+		f.enter(w, r, x, route)
 	}
+}
+
+// enter forwards r unless too many requests of its route are in flight.
+func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *place) {
+	if !route.pool.enter() {
+		problem.Write(w, r, problem.Unavailable("Too many requests of this route are in flight.", errTooMany))
+		return
+	}
+	defer route.pool.leave()
+	f.launch(w, r, x, route).serve()
 }

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"snowgate/canonical"
@@ -29,8 +28,8 @@ type Route struct {
 	// Path is the prefix of the paths the route answers to, at a segment
 	// boundary: /a is a prefix of /a and /a/b, not of /ab. Required.
 	Path string
-	// Upstreams are the base URLs of the service, asked in turn. A route
-	// without any cannot be requested; it serves forward-auth.
+	// Upstreams are the base URLs of the service. Each address of their names is
+	// a replica. A route without any cannot be requested; it serves forward-auth.
 	Upstreams []*url.URL
 	// StripPrefix removes Path from the path before it is forwarded.
 	StripPrefix bool
@@ -52,12 +51,20 @@ type Route struct {
 	MaxBody int64
 	// AllowEncodedSlash accepts paths with an encoded slash.
 	AllowEncodedSlash bool
+	// Balance is how the replica of a request is chosen. Empty: [RoundRobin].
+	Balance Balance
+	// Health, if set, has every replica asked for how it does. Routes with the
+	// same upstream must agree.
+	Health *HealthCheck
+	// MaxInFlight bounds the requests that wait for an answer or are answered at
+	// one time, streams included. 0: no bound.
+	MaxInFlight int
 
 	// What NewTable works out.
-	targets  []target       // of Upstreams
-	turn     *atomic.Uint64 // whose turn it is
-	allow    string         // the Allow header field
-	segments int            // in Path
+	targets  []target // of Upstreams
+	allow    string   // the Allow header field
+	segments int      // in Path
+	index    int      // in the table
 }
 
 // target is one upstream, with its name in logs.
@@ -65,10 +72,9 @@ type target struct {
 	scheme, host, base, name string
 }
 
-// next returns the upstream whose turn it is.
-func (r *Route) next() target {
-	return r.targets[(r.turn.Add(1)-1)%uint64(len(r.targets))]
-}
+// upstreamKey tells upstreams apart: targets that differ only in their path share
+// one.
+func (t target) upstreamKey() string { return t.scheme + "://" + t.host }
 
 // allowsMethod reports whether r may be asked with method.
 func (r *Route) allowsMethod(method string) bool {
@@ -80,7 +86,7 @@ func (r *Route) allowsMethod(method string) bool {
 
 // compile returns a copy of r that is ready for use, or all its faults.
 func (r Route) compile() (*Route, error) {
-	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits()}
+	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits(), r.checkBalance()}
 	host, err := r.normalHost()
 	faults = append(faults, err)
 	r.Host = host
@@ -96,7 +102,10 @@ func (r Route) compile() (*Route, error) {
 	r.Methods = slices.Clone(r.Methods)
 	r.Timeout = cmp.Or(r.Timeout, DefaultTimeout)
 	r.allow = strings.Join(r.Methods, ", ")
-	r.turn = new(atomic.Uint64)
+	if r.Health != nil {
+		check := r.Health.withDefaults()
+		r.Health = &check
+	}
 	if r.Path != "/" {
 		r.segments = strings.Count(r.Path, "/")
 	}
@@ -133,8 +142,20 @@ func (r *Route) checkLimits() error {
 		return fmt.Errorf("timeout %v is negative", r.Timeout)
 	case r.MaxBody < 0:
 		return fmt.Errorf("body limit %d is negative", r.MaxBody)
+	case r.MaxInFlight < 0:
+		return fmt.Errorf("limit %d of requests in flight is negative", r.MaxInFlight)
 	case r.Public && r.Requirement != (tokens.Requirement{}):
 		return errors.New("a public route cannot ask for a scope or an audience")
+	}
+	return nil
+}
+
+func (r *Route) checkBalance() error {
+	switch {
+	case r.Balance != "" && r.Balance != RoundRobin && r.Balance != LeastInFlight:
+		return fmt.Errorf("balance %q is neither %s nor %s", r.Balance, RoundRobin, LeastInFlight)
+	case r.Health != nil:
+		return r.Health.valid()
 	}
 	return nil
 }

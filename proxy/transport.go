@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -22,15 +23,17 @@ const (
 	headerDelay = 2 * time.Millisecond
 )
 
-// newTransport returns the connections to all services. They belong to no
-// table, so they survive a reload.
-func newTransport() *http.Transport {
+// newTransport returns the connections to one replica, whatever its name stands
+// for by now. They belong to no table, so they survive a reload.
+func newTransport(address string) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAliveInterval}
 	return &http.Transport{
-		Proxy:                  nil, // the environment has no say in where requests go
-		DialContext:            dialer.DialContext,
+		Proxy: nil, // the environment has no say in where requests go
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
+		},
 		TLSHandshakeTimeout:    dialTimeout,
 		DisableCompression:     true, // bodies are passed on, not understood
 		MaxIdleConns:           0,    // no total
