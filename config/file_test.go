@@ -381,3 +381,13 @@ func TestHealthIsCheckedInOneWay(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+func TestWebSocketNeedsHTTP1(t *testing.T) {
+	if _, err := parse("routes: [{name: a, path: /, upstreams: ['h2c://a:50051']}]"); err != nil {
+		t.Error(err)
+	}
+	_, err := parse("routes: [{name: a, path: /, upstreams: ['h2c://a:50051'], websocket: true}]")
+	if want := "f:1:70: a WebSocket needs HTTP/1.1, and an upstream of the route is h2c"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,8 @@ type Route struct {
 	Host string
 	// Path is a prefix that matches at segment boundaries.
 	Path string
-	// Upstreams are the services: scheme http or https, and host, nothing else.
+	// Upstreams are the services: scheme http, https or h2c (HTTP/2 without TLS),
+	// and host, nothing else.
 	// A route without any serves forward-auth only.
 	Upstreams []url.URL
 	// StripPrefix tells that Path is not part of what the service sees.
@@ -121,6 +123,9 @@ func (r *routeReader) together(o object, route Route) {
 	}
 	if o.node != nil && o.keys["upstreams"] == nil {
 		r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")
+	}
+	if route.WebSocket && slices.ContainsFunc(route.Upstreams, func(u url.URL) bool { return u.Scheme == "h2c" }) {
+		r.fault(o.keys["websocket"], "a WebSocket needs HTTP/1.1, and an upstream of the route is h2c")
 	}
 	r.checkedAlike(o.keys["health"], route.Upstreams, route.Health)
 	if route.Path == "" {
@@ -235,7 +240,7 @@ func (r *routeReader) upstreams(n *yaml.Node) []url.URL {
 func parseUpstream(text string) (u url.URL, reason string) {
 	parsed, err := url.Parse(text)
 	switch {
-	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || !validPort(parsed) || parsed.Opaque != "":
+	case err != nil || !slices.Contains([]string{"http", "https", "h2c"}, parsed.Scheme) || !validPort(parsed) || parsed.Opaque != "":
 		return u, "is not a URL such as http://orders:8080"
 	case parsed.User != nil:
 		return u, "holds a user name or password"

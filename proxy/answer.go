@@ -13,7 +13,7 @@ import (
 // what is not for the caller. ReverseProxy calls it before anything is sent.
 func (f *flight) accept(answer *http.Response) error {
 	switch code := answer.StatusCode; {
-	case answer.ProtoMajor != 1:
+	case answer.ProtoMajor != 1 && !(answer.ProtoMajor == 2 && f.attempt.target.protocol != http1):
 		return fmt.Errorf("proxy: the service answered in %s", answer.Proto)
 	case code == http.StatusSwitchingProtocols:
 		return f.acceptUpgrade(answer)

@@ -124,11 +124,8 @@ func (c *checker) note(r *replica, err error) {
 func (c *checker) ask(ctx context.Context, r *replica) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	question := &http.Request{
-		Method: http.MethodGet, Host: c.upstream.authority,
-		URL:    &url.URL{Scheme: c.upstream.scheme, Host: c.upstream.authority, Opaque: "//" + c.upstream.authority + c.Path},
-		Header: http.Header{"User-Agent": {"snowgate-health"}},
-	}
+	question := &http.Request{Method: http.MethodGet, URL: new(url.URL), Header: http.Header{"User-Agent": {"snowgate-health"}}}
+	aim(question.URL, &target{scheme: c.upstream.scheme, host: c.upstream.authority}, c.Path)
 	answer, err := r.transport.RoundTrip(question.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("GET %s: %w", c.Path, err)

@@ -147,6 +147,9 @@ func (f *flight) WriteHeader(status int) {
 	}
 	if status >= http.StatusOK && !f.failing {
 		f.begin()
+		if f.request.ProtoMajor == 2 {
+			f.body.answering()
+		}
 	}
 	f.flushed = false
 	f.writer.WriteHeader(status)

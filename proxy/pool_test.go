@@ -193,7 +193,7 @@ func TestOnlyReplicaIsNeverTakenOut(t *testing.T) {
 	service := newUpstream(t, says(unavailableAnswer))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	g.statuses(t, 10, get("/public", ""))
-	if len(service.requests) != 10 {
+	if len(service.requests) != 10 || !g.router.Replicas("public")[0].Healthy {
 		t.Errorf("the only replica got %d requests of 10", len(service.requests))
 	}
 	dead := newGateway(t, gatewayOptions{}, public(&url.URL{Scheme: "http", Host: closedPort(t)}))

@@ -24,8 +24,10 @@
 // The client's Authorization is removed on every route, public ones too, unless
 // the route passes the token on.
 //
-// Services are spoken to in HTTP/1.1, also over TLS, because a WebSocket
-// handshake cannot be sent over the HTTP/2 connections of net/http.
+// Services are spoken to in HTTP/1.1, in HTTP/2 if their URL says h2c, and over TLS
+// in what they prefer; there in HTTP/1.1 too on a route that lets WebSockets
+// through, because their handshake cannot be sent over the HTTP/2 connections of
+// net/http.
 //
 // A request that may have been sent is sent again only if it is idempotent and has
 // no body, and then once (send.go). [net/http.Transport] by itself would go on for

@@ -70,11 +70,21 @@ type Route struct {
 // target is one upstream, with its name in logs.
 type target struct {
 	scheme, host, base, name string
+	protocol                 protocol
 }
+
+// protocol is what is spoken with an upstream.
+type protocol string
+
+const (
+	http1      protocol = "HTTP/1.1"
+	h2c        protocol = "HTTP/2 without TLS" // RFC 9113 §3.3, with prior knowledge
+	negotiated protocol = "HTTP/2 or HTTP/1.1" // by ALPN (RFC 7301)
+)
 
 // upstreamKey tells upstreams apart: targets that differ only in their path share
 // one.
-func (t target) upstreamKey() string { return t.scheme + "://" + t.host }
+func (t target) upstreamKey() string { return t.scheme + "://" + t.host + " " + string(t.protocol) }
 
 // allowsMethod reports whether r may be asked with method.
 func (r *Route) allowsMethod(method string) bool {
@@ -92,7 +102,7 @@ func (r Route) compile() (*Route, error) {
 	r.Host = host
 	r.Upstreams = slices.Clone(r.Upstreams)
 	for _, upstream := range r.Upstreams {
-		t, err := newTarget(upstream)
+		t, err := newTarget(upstream, r.WebSocket)
 		faults = append(faults, err)
 		r.targets = append(r.targets, t)
 	}
@@ -172,12 +182,16 @@ func (r *Route) normalHost() (string, error) {
 	return host, nil
 }
 
-func newTarget(u *url.URL) (target, error) {
+// newTarget reads an upstream. A WebSocket needs HTTP/1.1: net/http cannot send its
+// handshake over HTTP/2 (RFC 8441).
+func newTarget(u *url.URL, webSocket bool) (target, error) {
 	switch {
 	case u == nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
 		return target{}, errors.New("an upstream needs a host")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return target{}, fmt.Errorf("upstream %q is neither http nor https", u.Redacted())
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
+		return target{}, fmt.Errorf("upstream %q is neither http nor https nor h2c", u.Redacted())
+	case u.Scheme == "h2c" && webSocket:
+		return target{}, fmt.Errorf("upstream %q speaks HTTP/2 only, but a WebSocket needs HTTP/1.1", u.Redacted())
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return target{}, fmt.Errorf("upstream %q has more than scheme, host, port and path", u.Redacted())
 	}
@@ -187,7 +201,14 @@ func newTarget(u *url.URL) (target, error) {
 			return target{}, fmt.Errorf("upstream %q: %w", u.Redacted(), err)
 		}
 	}
-	return target{scheme: u.Scheme, host: u.Host, base: base, name: u.Scheme + "://" + u.Host + base}, nil
+	t := target{scheme: u.Scheme, host: u.Host, base: base, name: u.Scheme + "://" + u.Host + base, protocol: http1}
+	switch {
+	case u.Scheme == "h2c":
+		t.scheme, t.protocol = "http", h2c
+	case u.Scheme == "https" && !webSocket:
+		t.protocol = negotiated
+	}
+	return t, nil
 }
 
 // isMethod reports whether text is a method as they are written: upper-case

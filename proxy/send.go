@@ -91,7 +91,32 @@ func (f *flight) ask(r *http.Request) (*http.Response, error) {
 		}
 		r = r.WithContext(ctx)
 	}
+	if f.attempt.target.protocol == h2c {
+		f.forwardTrailer(r)
+	}
 	return f.attempt.replica.transport.RoundTrip(r)
+}
+
+// forwardTrailer has the trailer fields that the client announced sent behind the
+// body, but for those that only the gateway says. HTTP/1.1 services are sent none:
+// many of them take a trailer for more of the header.
+func (f *flight) forwardTrailer(r *http.Request) {
+	if f.body == nil || len(f.request.Trailer) == 0 {
+		return
+	}
+	announced := make(http.Header, len(f.request.Trailer))
+	for name := range f.request.Trailer {
+		if kindOf(name) == ordinary {
+			announced[name] = nil
+		}
+	}
+	removeHopByHop(announced)
+	r.Trailer = announced
+	f.body.atEnd(func() {
+		for name := range announced {
+			announced[name] = f.request.Trailer[name]
+		}
+	})
 }
 
 // gotConnection is called with every connection on which an attempt is about to be
@@ -101,7 +126,7 @@ func (f *flight) gotConnection(info httptrace.GotConnInfo) {
 	a := &f.attempt
 	a.connections++
 	a.reused = info.Reused
-	if a.connections == 1 || !f.replayable() || isHTTP2(info) {
+	if a.connections == 1 || !f.replayable() || a.target.protocol == h2c || isHTTP2(info) {
 		return // what has no body but is not replayed had not been written
 	}
 	if !f.resent && !a.others && idempotent(f.request.Method) {

@@ -66,7 +66,7 @@ func (u *upstream) states() []ReplicaState {
 	states := make([]ReplicaState, 0, len(list.all))
 	for _, r := range list.all {
 		one := ReplicaState{
-			Upstream: u.scheme + "://" + u.authority, Address: r.address,
+			Upstream: u.name(), Address: r.address,
 			InFlight: r.inFlight.Load(), Failures: r.failures.Load(),
 		}
 		one.Healthy, one.Changed, one.Reason = r.health.state()

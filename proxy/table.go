@@ -63,7 +63,7 @@ func (t *Table) checkHealth() error {
 		for _, target := range route.targets {
 			key := target.upstreamKey()
 			if other := first[key]; other != nil && *other.Health != *route.Health {
-				faults = append(faults, fmt.Errorf("route %q: route %q checks the health of %s in another way", route.Name, other.Name, key))
+				faults = append(faults, fmt.Errorf("route %q: route %q checks the health of %s in another way", route.Name, other.Name, target.name))
 			}
 			first[key] = route
 		}

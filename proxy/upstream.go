@@ -40,7 +40,8 @@ type Resolver interface {
 // for each address that its name has. It outlives the tables that name it. It is
 // safe for concurrent use.
 type upstream struct {
-	scheme, authority string     // of its URL
+	scheme, authority string // of the URLs of requests
+	protocol          protocol
 	host, port        string     // of authority
 	address           netip.Addr // if host is one; it is never looked up then
 	fleet             *fleet
@@ -70,7 +71,7 @@ type replica struct {
 }
 
 func (f *fleet) newUpstream(t target) *upstream {
-	u := &upstream{scheme: t.scheme, authority: t.host, fleet: f}
+	u := &upstream{scheme: t.scheme, authority: t.host, protocol: t.protocol, fleet: f}
 	parsed := url.URL{Host: t.host}
 	u.host, u.port = parsed.Hostname(), parsed.Port()
 	u.port = cmp.Or(u.port, map[string]string{"https": "443"}[t.scheme], "80")
@@ -94,8 +95,7 @@ func (u *upstream) adopt(addresses []netip.Addr) {
 		text := net.JoinHostPort(address.String(), u.port)
 		one := known[text]
 		if one == nil {
-			one = &replica{upstream: u, address: text}
-			one.transport = newTransport(text)
+			one = &replica{upstream: u, address: text, transport: newTransport(text, u.protocol)}
 		}
 		delete(known, text)
 		next.all = append(next.all, one)
@@ -196,6 +196,14 @@ func (f *fleet) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	slices.SortFunc(addresses, netip.Addr.Compare)
 	return slices.Compact(addresses), nil
+}
+
+// name returns the URL by which routes name u.
+func (u *upstream) name() string {
+	if u.protocol == h2c {
+		return "h2c://" + u.authority
+	}
+	return u.scheme + "://" + u.authority
 }
 
 // retire ends what belongs to an upstream that no table names any more. Requests
