@@ -63,6 +63,11 @@ func routeOf(r config.Route) proxy.Route {
 		Balance:           proxy.Balance(r.Balance),
 		Health:            health,
 		MaxInFlight:       r.MaxInFlight,
+		AddPrefix:         r.AddPrefix,
+		EditRequest:       proxy.Edits(r.EditRequest),
+		EditAnswer:        proxy.Edits(r.EditResponse),
+		HostHeader:        r.HostHeader,
+		UpstreamHost:      !r.PreserveHost && r.HostHeader == "",
 	}
 }
 

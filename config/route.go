@@ -62,6 +62,14 @@ type Route struct {
 	Balance string
 	// Health says how replicas are checked.
 	Health HealthCheck
+	// AddPrefix goes before the path that is forwarded.
+	AddPrefix string
+	// EditRequest and EditResponse change headers on their way.
+	EditRequest, EditResponse Edits
+	// PreserveHost tells that the service gets the client's Host, else HostHeader,
+	// else the host of the upstream.
+	PreserveHost bool
+	HostHeader   string
 	// MaxInFlight bounds the requests under way at one time; 0 is unlimited.
 	MaxInFlight int
 }
@@ -88,7 +96,8 @@ func (d *decoder) routes(n *yaml.Node) []Route {
 func (r *routeReader) route(n *yaml.Node) Route {
 	o := r.object(n, "a route", "name", "host", "path", "upstreams", "strip_prefix", "methods", "scopes", "audience",
 		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash",
-		"balance", "health", "max_in_flight")
+		"balance", "health", "max_in_flight", "add_prefix", "set_request_headers", "remove_request_headers",
+		"set_response_headers", "remove_response_headers", "preserve_host", "host_header")
 	route := Route{
 		Name:              r.name(r.required(o, "name"), "route name", "1 to 64 characters of A-Za-z0-9._-", validRouteName, r.names),
 		Host:              r.host(o.keys["host"]),
@@ -107,7 +116,11 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		Balance:           r.balance(o.keys["balance"]),
 		Health:            r.health(o.keys["health"]),
 		MaxInFlight:       r.count(o.keys["max_in_flight"], "max_in_flight", maxRequestsInFlight),
+		AddPrefix:         r.addPrefix(o.keys["add_prefix"]),
+		EditRequest:       r.edits(o.keys["set_request_headers"], o.keys["remove_request_headers"]),
+		EditResponse:      r.edits(o.keys["set_response_headers"], o.keys["remove_response_headers"]),
 	}
+	route.PreserveHost, route.HostHeader = r.hostHeader(o.keys["preserve_host"], o.keys["host_header"])
 	r.together(o, route)
 	return route
 }

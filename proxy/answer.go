@@ -23,6 +23,7 @@ func (f *flight) accept(answer *http.Response) error {
 	}
 	cleanAnswer(answer.Header)
 	cleanAnswer(answer.Trailer)
+	f.route.EditAnswer.apply(answer.Header)
 	if _, typed := answer.Header["Content-Type"]; !typed {
 		f.Header()["Content-Type"] = nil // do not guess one
 	}
@@ -79,6 +80,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 func (b *answerBody) Close() error {
 	err := b.ReadCloser.Close()
 	cleanAnswer(b.answer.Trailer)
+	b.flight.route.EditAnswer.remove(b.answer.Trailer)
 	removeHopByHop(b.answer.Trailer)
 	delete(b.answer.Trailer, "Content-Length")
 	return err

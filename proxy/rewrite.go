@@ -17,8 +17,7 @@ func (f *flight) rewrite(p *httputil.ProxyRequest) {
 	f.rewritten = true
 	out := p.Out
 	out.URL.RawQuery = p.In.URL.RawQuery // ReverseProxy edits what it cannot parse
-	out.Host = p.In.Host
-	out.Trailer = nil // fields after the body are checked by nobody
+	out.Trailer = nil                    // fields after the body are checked by nobody
 	cleanRequest(out.Header, f.exchange.PeerTrusted)
 	if !f.route.PassToken {
 		delete(out.Header, "Authorization")
@@ -27,6 +26,7 @@ func (f *flight) rewrite(p *httputil.ProxyRequest) {
 		delete(out.Header, "Connection")
 		delete(out.Header, "Upgrade")
 	}
+	f.route.EditRequest.apply(out.Header) // which cannot touch what follows
 	setForwarded(out.Header, p.In, f.exchange)
 	setIdentity(out.Header, f.exchange)
 	setTrace(out.Header, p.In.Header, f.exchange.RequestID)
@@ -48,7 +48,7 @@ func (f *flight) forwarded() string {
 	if f.route.StripPrefix {
 		raw = strip(raw, f.route.segments)
 	}
-	return raw
+	return f.route.AddPrefix + raw
 }
 
 // aim points u to path at t.

@@ -60,6 +60,16 @@ type Route struct {
 	// one time, streams included. 0: no bound.
 	MaxInFlight int
 
+	// AddPrefix goes before the path that is forwarded, after StripPrefix.
+	AddPrefix string
+	// EditRequest and EditAnswer change the header of requests and of answers of the
+	// service.
+	EditRequest, EditAnswer Edits
+	// HostHeader is what Host says to the service; UpstreamHost has it say the host
+	// of the upstream's URL. Neither: what the client has sent.
+	HostHeader   string
+	UpstreamHost bool
+
 	// What NewTable works out.
 	targets  []target // of Upstreams
 	allow    string   // the Allow header field
@@ -98,7 +108,7 @@ func (r *Route) allowsMethod(method string) bool {
 func (r Route) compile() (*Route, error) {
 	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits(), r.checkBalance()}
 	host, err := r.normalHost()
-	faults = append(faults, err)
+	faults = append(faults, err, r.compileEdits())
 	r.Host = host
 	r.Upstreams = slices.Clone(r.Upstreams)
 	for _, upstream := range r.Upstreams {

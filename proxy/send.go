@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptrace"
+
+	"snowgate/fields"
 )
 
 // errTwice says that a request was about to be sent a second time on another
@@ -63,6 +65,7 @@ func (f *flight) send(r *http.Request) (*http.Response, error) {
 		f.attempt = attempt{lease: one}
 		f.exchange.Upstream = one.target.name
 		aim(r.URL, one.target, path)
+		r.Host = f.host(one.target)
 		answer, err := f.ask(r)
 		f.report(answer, err)
 		if err == nil {
@@ -106,7 +109,7 @@ func (f *flight) forwardTrailer(r *http.Request) {
 	}
 	announced := make(http.Header, len(f.request.Trailer))
 	for name := range f.request.Trailer {
-		if kindOf(name) == ordinary {
+		if fields.KindOf(name) == fields.Ordinary {
 			announced[name] = nil
 		}
 	}
