@@ -40,7 +40,7 @@ var allowed = []struct {
 	{"handlers", []string{"clients", "exchange", "idgen", "limit", "problem", "scope", "tokens"}, "endpoints; never middleware or proxy"},
 	{"handlers/admin", []string{"clients", "exchange", "handlers", "idgen", "problem", "tokens"}, "the admin API; asks for what it needs by interfaces of its own"},
 	{"middleware", []string{"canonical", "exchange", "problem", "tokens"}, "never handlers or proxy"},
-	{"proxy", []string{"canonical", "exchange", "fields", "problem", "scope", "tokens"}, "never handlers or middleware"},
+	{"proxy", []string{"canonical", "exchange", "fields", "limit", "problem", "scope", "tokens"}, "never handlers or middleware"},
 	{"telemetry", nil, "is told, and knows nobody"},
 	{"echo", nil, "an upstream like any other"},
 	{"integration/gatewaytest", []string{"clients"}, "runs the real binary; knows it from the outside"},

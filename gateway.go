@@ -175,7 +175,7 @@ func (g *gateway) addHandlers() {
 	g.decoder = &handlers.IDs{Scheme: g.scheme}
 	g.admin = g.newAdminAPI()
 	g.health = &handlers.Health{Readiness: g.readiness}
-	g.forwarder = proxy.NewForwarder(proxy.Options{Watch: g.watch, Challenge: g.challenge})
+	g.forwarder = proxy.NewForwarder(proxy.Options{Watch: g.watch, Rates: g.limits.routes, Challenge: g.challenge})
 }
 
 // scopes returns every scope that a route asks for.
@@ -257,6 +257,7 @@ func (g *gateway) close() {
 	g.router.Close()
 	g.tokens.Close()
 	g.limits.rates.Close()
+	g.limits.routes.Close()
 	if err := g.store.Close(); err != nil {
 		g.log.Debug().Err(err).Msg("closing Redis")
 	}

@@ -63,6 +63,8 @@ func routeOf(r config.Route) proxy.Route {
 		Balance:           proxy.Balance(r.Balance),
 		Health:            health,
 		MaxInFlight:       r.MaxInFlight,
+		Rate:              r.Rate,
+		ClientRate:        r.ClientRate,
 		AddPrefix:         r.AddPrefix,
 		EditRequest:       proxy.Edits(r.EditRequest),
 		EditAnswer:        proxy.Edits(r.EditResponse),

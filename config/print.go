@@ -163,6 +163,12 @@ func routeNode(r Route) *yaml.Node {
 		put(n, "health", check)
 	}
 	put(n, "max_in_flight", plain(fmt.Sprint(r.MaxInFlight)))
+	if !r.Rate.IsZero() {
+		put(n, "rate", text(r.Rate.String()))
+	}
+	if !r.ClientRate.IsZero() {
+		put(n, "client_rate", text(r.ClientRate.String()))
+	}
 	putRewrites(n, r)
 	return n
 }

@@ -13,6 +13,7 @@ import (
 
 	"snowgate/canonical"
 	"snowgate/clients"
+	"snowgate/limit"
 	"snowgate/scope"
 )
 
@@ -62,6 +63,9 @@ type Route struct {
 	Balance string
 	// Health says how replicas are checked.
 	Health HealthCheck
+	// Rate bounds how often the route is asked, ClientRate how often by one client;
+	// the zero value is no bound.
+	Rate, ClientRate limit.Rate
 	// AddPrefix goes before the path that is forwarded.
 	AddPrefix string
 	// EditRequest and EditResponse change headers on their way.
@@ -97,7 +101,7 @@ func (r *routeReader) route(n *yaml.Node) Route {
 	o := r.object(n, "a route", "name", "host", "path", "upstreams", "strip_prefix", "methods", "scopes", "audience",
 		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash",
 		"balance", "health", "max_in_flight", "add_prefix", "set_request_headers", "remove_request_headers",
-		"set_response_headers", "remove_response_headers", "preserve_host", "host_header")
+		"set_response_headers", "remove_response_headers", "preserve_host", "host_header", "rate", "client_rate")
 	route := Route{
 		Name:              r.name(r.required(o, "name"), "route name", "1 to 64 characters of A-Za-z0-9._-", validRouteName, r.names),
 		Host:              r.host(o.keys["host"]),
@@ -116,6 +120,8 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		Balance:           r.balance(o.keys["balance"]),
 		Health:            r.health(o.keys["health"]),
 		MaxInFlight:       r.count(o.keys["max_in_flight"], "max_in_flight", maxRequestsInFlight),
+		Rate:              r.rate(o.keys["rate"]),
+		ClientRate:        r.rate(o.keys["client_rate"]),
 		AddPrefix:         r.addPrefix(o.keys["add_prefix"]),
 		EditRequest:       r.edits(o.keys["set_request_headers"], o.keys["remove_request_headers"]),
 		EditResponse:      r.edits(o.keys["set_response_headers"], o.keys["remove_response_headers"]),
@@ -133,6 +139,9 @@ func (r *routeReader) together(o object, route Route) {
 	}
 	if route.Public && route.Audience != "" {
 		r.fault(o.keys["audience"], "a public route asks for no token and so for no audience")
+	}
+	if route.Public && !route.ClientRate.IsZero() {
+		r.fault(o.keys["client_rate"], "a public route knows no clients and can have no rate for them")
 	}
 	if o.node != nil && o.keys["upstreams"] == nil {
 		r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")

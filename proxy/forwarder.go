@@ -25,6 +25,8 @@ type Options struct {
 	// as it is open, and of every other exchange that has lasted for half a
 	// second. Exchanges on public routes have no token.
 	Watch Watch
+	// Rates, if set, applies the rates of routes.
+	Rates RateLimiter
 	// Challenge words the answer to a request whose token ended before the
 	// answer began.
 	Challenge problem.Challenge
@@ -47,6 +49,7 @@ type Options struct {
 type Forwarder struct {
 	clientIdle time.Duration
 	watch      Watch
+	rates      RateLimiter // nil: none are applied
 	challenge  problem.Challenge
 	buffers    *buffers
 	silent     *log.Logger
@@ -58,6 +61,7 @@ func NewForwarder(o Options) *Forwarder {
 	return &Forwarder{
 		clientIdle: cmp.Or(o.ClientIdle, DefaultClientIdle),
 		watch:      o.Watch,
+		rates:      o.Rates,
 		challenge:  o.Challenge,
 		buffers:    newBuffers(),
 		silent:     log.New(io.Discard, "", 0), // the access line has the cause
@@ -87,8 +91,13 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter forwards r unless too many requests of its route are in flight.
+// enter forwards r unless its route has been asked too often, or too many of its
+// requests are in flight.
 func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *place) {
+	if err := f.spend(r, x, route.Route); err != nil {
+		problem.Write(w, r, err)
+		return
+	}
 	if !route.pool.enter() {
 		problem.Write(w, r, problem.Unavailable("Too many requests of this route are in flight.", errTooMany))
 		return

@@ -119,6 +119,7 @@ type gatewayOptions struct {
 	http2      bool
 	watch      proxy.Watch
 	resolver   proxy.Resolver
+	rates      proxy.RateLimiter
 	now        func() time.Time // of the health of replicas
 }
 
@@ -137,7 +138,7 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 		observation.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(o.trusted)}
 	}
 	forwarder := proxy.NewForwarder(proxy.Options{
-		ClientIdle: o.clientIdle, Watch: o.watch, Challenge: problem.Challenge{ResourceMetadata: "https://g.example/metadata"},
+		ClientIdle: o.clientIdle, Watch: o.watch, Rates: o.rates, Challenge: problem.Challenge{ResourceMetadata: "https://g.example/metadata"},
 	})
 	t.Cleanup(g.router.Close)
 

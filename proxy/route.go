@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"snowgate/canonical"
+	"snowgate/limit"
 	"snowgate/tokens"
 )
 
@@ -60,6 +61,9 @@ type Route struct {
 	// one time, streams included. 0: no bound.
 	MaxInFlight int
 
+	// Rate bounds how often the route is asked, ClientRate how often by one client.
+	// The zero value is no bound.
+	Rate, ClientRate limit.Rate
 	// AddPrefix goes before the path that is forwarded, after StripPrefix.
 	AddPrefix string
 	// EditRequest and EditAnswer change the header of requests and of answers of the
@@ -106,7 +110,7 @@ func (r *Route) allowsMethod(method string) bool {
 
 // compile returns a copy of r that is ready for use, or all its faults.
 func (r Route) compile() (*Route, error) {
-	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits(), r.checkBalance()}
+	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits(), r.checkBalance(), r.Rate.Valid(), r.ClientRate.Valid()}
 	host, err := r.normalHost()
 	faults = append(faults, err, r.compileEdits())
 	r.Host = host
@@ -164,6 +168,8 @@ func (r *Route) checkLimits() error {
 		return fmt.Errorf("body limit %d is negative", r.MaxBody)
 	case r.MaxInFlight < 0:
 		return fmt.Errorf("limit %d of requests in flight is negative", r.MaxInFlight)
+	case r.Public && !r.ClientRate.IsZero():
+		return errors.New("a public route knows no clients and can have no rate for them")
 	case r.Public && r.Requirement != (tokens.Requirement{}):
 		return errors.New("a public route cannot ask for a scope or an audience")
 	}
