@@ -1,8 +1,11 @@
 package main
 
 import (
+	"time"
+
 	"snowgate/handlers/admin"
 	"snowgate/proxy"
+	"snowgate/telemetry"
 )
 
 // newAdminAPI puts the admin API together.
@@ -26,7 +29,9 @@ func (g *gateway) newAdminAPI() *admin.API {
 func (g *gateway) routeTable() []admin.Route {
 	var list []admin.Route
 	for route := range g.router.Table().All() {
-		list = append(list, shownRoute(route))
+		shown := shownRoute(route)
+		shown.Replicas = g.shownReplicas(route.Name)
+		list = append(list, shown)
 	}
 	return list
 }
@@ -40,6 +45,32 @@ func shownRoute(r *proxy.Route) admin.Route {
 		shown.Upstreams = append(shown.Upstreams, upstream.Redacted())
 	}
 	return shown
+}
+
+// shownReplicas lists the replicas of one route.
+func (g *gateway) shownReplicas(route string) []admin.Replica {
+	var list []admin.Replica
+	for _, r := range g.router.Replicas(route) {
+		shown := admin.Replica{
+			Upstream: r.Upstream, Address: r.Address, Healthy: r.Healthy, Reason: r.Reason, InFlight: r.InFlight, Failures: r.Failures,
+		}
+		if !r.Changed.IsZero() {
+			shown.Changed = r.Changed.UTC().Format(time.RFC3339)
+		}
+		list = append(list, shown)
+	}
+	return list
+}
+
+// replicaSeries is the state of all replicas, for the metrics.
+func (g *gateway) replicaSeries() []telemetry.Replica {
+	var list []telemetry.Replica
+	for _, r := range g.router.AllReplicas() {
+		list = append(list, telemetry.Replica{
+			Upstream: r.Upstream, Address: r.Address, Healthy: r.Healthy, InFlight: float64(r.InFlight), Failures: float64(r.Failures),
+		})
+	}
+	return list
 }
 
 // adminHealth is the state of this gateway for the admin API.

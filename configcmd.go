@@ -9,7 +9,7 @@ import (
 
 func runConfig(_ context.Context, p *process, args []string) error {
 	flags := newFlags("config")
-	check := flags.Bool("check", false, "only check; print nothing if all is well")
+	check := flags.Bool("check", false, "only check, and note what may not be meant; print nothing if all is well")
 	if err := parseFlags(p, flags, args, 0); err != nil {
 		return err
 	}
@@ -21,6 +21,9 @@ func runConfig(_ context.Context, p *process, args []string) error {
 		fmt.Fprintln(p.stderr, note)
 	}
 	if *check {
+		for _, note := range cfg.File.Lint() {
+			fmt.Fprintln(p.stderr, cfg.ConfigFile+": note: "+note)
+		}
 		return nil
 	}
 	return cfg.Print(p.stdout)

@@ -104,6 +104,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	g.addHandlers()
 	g.metrics.CollectIDs(g.ids.series)
 	g.metrics.CollectShared(g.sharedSeries)
+	g.metrics.CollectReplicas(g.replicaSeries)
 	return g, nil
 }
 
@@ -174,7 +175,7 @@ func (g *gateway) addHandlers() {
 	g.decoder = &handlers.IDs{Scheme: g.scheme}
 	g.admin = g.newAdminAPI()
 	g.health = &handlers.Health{Readiness: g.readiness}
-	g.forwarder = proxy.NewForwarder(proxy.Options{Watch: g.watch, Challenge: g.challenge})
+	g.forwarder = proxy.NewForwarder(proxy.Options{Watch: g.watch, Rates: g.limits.routes, Challenge: g.challenge})
 }
 
 // scopes returns every scope that a route asks for.
@@ -253,8 +254,10 @@ func (g *gateway) reportKeys(err error) {
 
 // close gives back what newGateway took.
 func (g *gateway) close() {
+	g.router.Close()
 	g.tokens.Close()
 	g.limits.rates.Close()
+	g.limits.routes.Close()
 	if err := g.store.Close(); err != nil {
 		g.log.Debug().Err(err).Msg("closing Redis")
 	}

@@ -10,6 +10,7 @@ type limits struct {
 	failures *limit.Failures      // of authentication
 	unknown  *limit.UnknownTokens // looked up in Redis
 	rates    *redislimit.Limiter  // of token requests, per client
+	routes   *redislimit.Limiter  // of requests that are forwarded, per route and client
 }
 
 func (g *gateway) newLimits() *limits {
@@ -23,6 +24,11 @@ func (g *gateway) newLimits() *limits {
 		rates: redislimit.New(redislimit.Config{
 			Redis: g.store.Client(), Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout,
 			Observe: observe, Fallback: series.FellBack,
+		}),
+		routes: redislimit.New(redislimit.Config{
+			Redis: g.store.Client(), Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout,
+			Observe:  func(_ limit.Kind, allowed bool) { observe(limit.RouteRate, allowed) },
+			Fallback: series.FellBack,
 		}),
 	}
 }

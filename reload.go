@@ -42,6 +42,10 @@ func routeOf(r config.Route) proxy.Route {
 	for i := range r.Upstreams {
 		upstreams[i] = &r.Upstreams[i]
 	}
+	var health *proxy.HealthCheck
+	if !r.Health.IsZero() {
+		health = &proxy.HealthCheck{Path: r.Health.Path, Interval: r.Health.Interval, Timeout: r.Health.Timeout}
+	}
 	return proxy.Route{
 		Name:              r.Name,
 		Host:              r.Host,
@@ -56,6 +60,16 @@ func routeOf(r config.Route) proxy.Route {
 		Timeout:           r.Timeout,
 		MaxBody:           r.MaxBody,
 		AllowEncodedSlash: r.AllowEncodedSlash,
+		Balance:           proxy.Balance(r.Balance),
+		Health:            health,
+		MaxInFlight:       r.MaxInFlight,
+		Rate:              r.Rate,
+		ClientRate:        r.ClientRate,
+		AddPrefix:         r.AddPrefix,
+		EditRequest:       proxy.Edits(r.EditRequest),
+		EditAnswer:        proxy.Edits(r.EditResponse),
+		HostHeader:        r.HostHeader,
+		UpstreamHost:      !r.PreserveHost && r.HostHeader == "",
 	}
 }
 

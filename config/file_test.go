@@ -56,9 +56,14 @@ func TestParseGoodFile(t *testing.T) {
 			Upstreams:   []url.URL{{Scheme: "http", Host: "orders:8080"}, {Scheme: "https", Host: "orders2"}},
 			StripPrefix: true, Methods: []string{"GET", "POST"}, Scopes: "orders.read", Audience: "https://orders.example",
 			WebSocket: true, PassToken: true, Timeout: 90 * time.Second, MaxBody: 3 << 19, AllowEncodedSlash: true,
+			Balance: LeastInFlight, Health: HealthCheck{Path: "/livez", Interval: 2 * time.Second, Timeout: time.Second}, MaxInFlight: 100,
+			Rate: limit.Rate{Count: 500, Per: time.Second}, ClientRate: limit.Rate{Count: 10, Per: time.Second},
+			AddPrefix: "/v2", HostHeader: "orders.internal",
+			EditRequest:  Edits{Set: map[string]string{"X-Env": "prod", "Authorization": "Basic c2VjcmV0"}, Remove: []string{"Cookie"}},
+			EditResponse: Edits{Set: map[string]string{"Server": "snowgate"}, Remove: []string{"X-Powered-By"}},
 		}, {
 			Name: "rest", Path: "/", Upstreams: []url.URL{{Scheme: "http", Host: "[::1]:8080"}}, Public: true,
-			Timeout: 30 * time.Second, MaxBody: 10 << 20,
+			Timeout: 30 * time.Second, MaxBody: 10 << 20, Balance: RoundRobin, PreserveHost: true,
 		}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(File{}), cmpopts.EquateEmpty()); diff != "" {
@@ -194,6 +199,27 @@ func TestRoutes(t *testing.T) {
 		{"{path: /a, max_body: '1,000'}", `"1,000" is not a size such as 10MiB, 10MB or 1048576`},
 		{"{path: /a, max_body: 9000000TiB}", `"9000000TiB" is not a size such as 10MiB, 10MB or 1048576`},
 		{"{path: /a, max_body: 99999999999999999999999}", `"99999999999999999999999" is not a size such as 10MiB, 10MB or 1048576`},
+		{"{path: /a, balance: random}", `balance "random" is neither round_robin nor least_in_flight`},
+		{"{path: /a, health: {path: /livez}}", ""},
+		{"{path: /a, health: {interval: 1s}}", "a health check has no path"},
+		{"{path: /a, health: {path: livez}}", `path "livez" cannot be asked for: the path does not start with a slash`},
+		{"{path: /a, health: {path: /livez, every: 1s}}", `unknown key "every" in a health check`},
+		{"{path: /a, health: /livez}", "a health check must be a mapping of keys to values, not a single value"},
+		{"{path: /a, set_request_headers: {x_snowgate_client: a}}", `header field "x_snowgate_client" cannot be changed: it is no name, or tells who asks, or concerns the connection`},
+		{"{path: /a, remove_request_headers: [X-Forwarded-For]}", `header field "X-Forwarded-For" cannot be changed: it is no name, or tells who asks, or concerns the connection`},
+		{"{path: /a, set_response_headers: {connection: close}}", `header field "connection" cannot be changed: it is no name, or tells who asks, or concerns the connection`},
+		{"{path: /a, remove_response_headers: ['a b']}", `header field "a b" cannot be changed: it is no name, or tells who asks, or concerns the connection`},
+		{"{path: /a, set_request_headers: {X-A: 1, x-a: 2}}", `header field "X-A" is given twice, first at 1:77`},
+		{"{path: /a, set_request_headers: {X-A: ' 1'}}", `the value of header field "X-A" is too long, or has control characters or spaces around it`},
+		{"{path: /a, set_request_headers: [X-A]}", "header fields must be a mapping of names to values, not a list"},
+		{"{path: /a, add_prefix: v2}", `prefix "v2" cannot be added: the path does not start with a slash`},
+		{"{path: /a, preserve_host: false}", ""},
+		{"{path: /a, preserve_host: true, host_header: b}", "host_header and preserve_host exclude each other"},
+		{"{path: /a, host_header: 'a b'}", `host_header "a b" is not a host`},
+		{"{path: /a, public: true, client_rate: 1/s}", "a public route knows no clients and can have no rate for them"},
+		{"{path: /a, public: true, rate: 1/s}", ""},
+		{"{path: /a, max_in_flight: -1}", `"-1" is not a number from 0 to 1000000`},
+		{"{path: /a, max_in_flight: 1000001}", `"1000001" is not a number from 0 to 1000000`},
 		{"{path: /a, audience: ''}", `audience "" is not an absolute URI without a fragment`},
 	}
 	for _, tt := range tests {
@@ -359,4 +385,26 @@ func FuzzParseFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+// One upstream has one health, whatever route asks.
+func TestHealthIsCheckedInOneWay(t *testing.T) {
+	const route = "\n  - {name: %s, path: /%[1]s, upstreams: [http://a], health: {path: %s}}"
+	if _, err := parse("routes:" + fmt.Sprintf(route, "a", "/livez") + fmt.Sprintf(route, "b", "/livez")); err != nil {
+		t.Error(err)
+	}
+	_, err := parse("routes:" + fmt.Sprintf(route, "a", "/livez") + fmt.Sprintf(route, "b", "/readyz"))
+	if want := `f:3:56: the health of "http://a" is checked in another way at 2:56`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestWebSocketNeedsHTTP1(t *testing.T) {
+	if _, err := parse("routes: [{name: a, path: /, upstreams: ['h2c://a:50051']}]"); err != nil {
+		t.Error(err)
+	}
+	_, err := parse("routes: [{name: a, path: /, upstreams: ['h2c://a:50051'], websocket: true}]")
+	if want := "f:1:70: a WebSocket needs HTTP/1.1, and an upstream of the route is h2c"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,7 +154,51 @@ func routeNode(r Route) *yaml.Node {
 	put(n, "timeout", plain(r.Timeout.String()))
 	put(n, "max_body", plain(showSize(r.MaxBody)))
 	put(n, "allow_encoded_slash", plain(fmt.Sprint(r.AllowEncodedSlash)))
+	put(n, "balance", text(r.Balance))
+	if !r.Health.IsZero() {
+		check := &yaml.Node{Kind: yaml.MappingNode}
+		put(check, "path", text(r.Health.Path))
+		put(check, "interval", plain(r.Health.Interval.String()))
+		put(check, "timeout", plain(r.Health.Timeout.String()))
+		put(n, "health", check)
+	}
+	put(n, "max_in_flight", plain(fmt.Sprint(r.MaxInFlight)))
+	if !r.Rate.IsZero() {
+		put(n, "rate", text(r.Rate.String()))
+	}
+	if !r.ClientRate.IsZero() {
+		put(n, "client_rate", text(r.ClientRate.String()))
+	}
+	putRewrites(n, r)
 	return n
+}
+
+// putRewrites adds what a route changes of requests and answers. The values of
+// fields that are set may be credentials.
+func putRewrites(n *yaml.Node, r Route) {
+	if r.AddPrefix != "" {
+		put(n, "add_prefix", text(r.AddPrefix))
+	}
+	putEdits(n, "request", r.EditRequest)
+	putEdits(n, "response", r.EditResponse)
+	if r.HostHeader != "" {
+		put(n, "host_header", text(r.HostHeader))
+		return
+	}
+	put(n, "preserve_host", plain(fmt.Sprint(r.PreserveHost)))
+}
+
+func putEdits(n *yaml.Node, of string, e Edits) {
+	if len(e.Set) > 0 {
+		set := &yaml.Node{Kind: yaml.MappingNode}
+		for _, name := range slices.Sorted(maps.Keys(e.Set)) {
+			put(set, name, text(redacted))
+		}
+		put(n, "set_"+of+"_headers", set)
+	}
+	if len(e.Remove) > 0 {
+		put(n, "remove_"+of+"_headers", texts(e.Remove))
+	}
 }
 
 // showSize rounds nothing: a size that has no short form is shown in bytes.

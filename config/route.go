@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"snowgate/canonical"
 	"snowgate/clients"
+	"snowgate/limit"
 	"snowgate/scope"
 )
 
@@ -32,7 +34,8 @@ type Route struct {
 	Host string
 	// Path is a prefix that matches at segment boundaries.
 	Path string
-	// Upstreams are the services: scheme http or https, and host, nothing else.
+	// Upstreams are the services: scheme http, https or h2c (HTTP/2 without TLS),
+	// and host, nothing else.
 	// A route without any serves forward-auth only.
 	Upstreams []url.URL
 	// StripPrefix tells that Path is not part of what the service sees.
@@ -56,6 +59,23 @@ type Route struct {
 	MaxBody int64
 	// AllowEncodedSlash lets paths through that hold %2F.
 	AllowEncodedSlash bool
+	// Balance is [RoundRobin] or [LeastInFlight].
+	Balance string
+	// Health says how replicas are checked.
+	Health HealthCheck
+	// Rate bounds how often the route is asked, ClientRate how often by one client;
+	// the zero value is no bound.
+	Rate, ClientRate limit.Rate
+	// AddPrefix goes before the path that is forwarded.
+	AddPrefix string
+	// EditRequest and EditResponse change headers on their way.
+	EditRequest, EditResponse Edits
+	// PreserveHost tells that the service gets the client's Host, else HostHeader,
+	// else the host of the upstream.
+	PreserveHost bool
+	HostHeader   string
+	// MaxInFlight bounds the requests under way at one time; 0 is unlimited.
+	MaxInFlight int
 }
 
 // routeReader reads the routes of one file and remembers what must not occur in
@@ -64,11 +84,12 @@ type routeReader struct {
 	*decoder
 	names  map[string]*yaml.Node
 	places map[string]*yaml.Node // by host and path
+	checks map[url.URL]checkedAt // by upstream
 }
 
 // routes reads the list of routes.
 func (d *decoder) routes(n *yaml.Node) []Route {
-	r := &routeReader{decoder: d, names: map[string]*yaml.Node{}, places: map[string]*yaml.Node{}}
+	r := &routeReader{decoder: d, names: map[string]*yaml.Node{}, places: map[string]*yaml.Node{}, checks: map[url.URL]checkedAt{}}
 	var list []Route
 	for _, element := range d.list(n, "routes") {
 		list = append(list, r.route(element))
@@ -78,7 +99,9 @@ func (d *decoder) routes(n *yaml.Node) []Route {
 
 func (r *routeReader) route(n *yaml.Node) Route {
 	o := r.object(n, "a route", "name", "host", "path", "upstreams", "strip_prefix", "methods", "scopes", "audience",
-		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash")
+		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash",
+		"balance", "health", "max_in_flight", "add_prefix", "set_request_headers", "remove_request_headers",
+		"set_response_headers", "remove_response_headers", "preserve_host", "host_header", "rate", "client_rate")
 	route := Route{
 		Name:              r.name(r.required(o, "name"), "route name", "1 to 64 characters of A-Za-z0-9._-", validRouteName, r.names),
 		Host:              r.host(o.keys["host"]),
@@ -94,7 +117,16 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		Timeout:           r.duration(o.keys["timeout"], "timeout", DefaultTimeout),
 		MaxBody:           r.size(o.keys["max_body"], "max_body", DefaultMaxBody),
 		AllowEncodedSlash: r.boolean(o.keys["allow_encoded_slash"], "allow_encoded_slash"),
+		Balance:           r.balance(o.keys["balance"]),
+		Health:            r.health(o.keys["health"]),
+		MaxInFlight:       r.count(o.keys["max_in_flight"], "max_in_flight", maxRequestsInFlight),
+		Rate:              r.rate(o.keys["rate"]),
+		ClientRate:        r.rate(o.keys["client_rate"]),
+		AddPrefix:         r.addPrefix(o.keys["add_prefix"]),
+		EditRequest:       r.edits(o.keys["set_request_headers"], o.keys["remove_request_headers"]),
+		EditResponse:      r.edits(o.keys["set_response_headers"], o.keys["remove_response_headers"]),
 	}
+	route.PreserveHost, route.HostHeader = r.hostHeader(o.keys["preserve_host"], o.keys["host_header"])
 	r.together(o, route)
 	return route
 }
@@ -108,9 +140,16 @@ func (r *routeReader) together(o object, route Route) {
 	if route.Public && route.Audience != "" {
 		r.fault(o.keys["audience"], "a public route asks for no token and so for no audience")
 	}
+	if route.Public && !route.ClientRate.IsZero() {
+		r.fault(o.keys["client_rate"], "a public route knows no clients and can have no rate for them")
+	}
 	if o.node != nil && o.keys["upstreams"] == nil {
 		r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")
 	}
+	if route.WebSocket && slices.ContainsFunc(route.Upstreams, func(u url.URL) bool { return u.Scheme == "h2c" }) {
+		r.fault(o.keys["websocket"], "a WebSocket needs HTTP/1.1, and an upstream of the route is h2c")
+	}
+	r.checkedAlike(o.keys["health"], route.Upstreams, route.Health)
 	if route.Path == "" {
 		return
 	}
@@ -223,7 +262,7 @@ func (r *routeReader) upstreams(n *yaml.Node) []url.URL {
 func parseUpstream(text string) (u url.URL, reason string) {
 	parsed, err := url.Parse(text)
 	switch {
-	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || !validPort(parsed) || parsed.Opaque != "":
+	case err != nil || !slices.Contains([]string{"http", "https", "h2c"}, parsed.Scheme) || !validPort(parsed) || parsed.Opaque != "":
 		return u, "is not a URL such as http://orders:8080"
 	case parsed.User != nil:
 		return u, "holds a user name or password"

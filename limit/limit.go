@@ -24,10 +24,12 @@ type Kind string
 
 // The kinds of limits.
 const (
-	ClientRate    Kind = "client_rate"         // token requests of a client
-	FailedClient  Kind = "failed_auth_client"  // failed authentications for a client id
-	FailedAddress Kind = "failed_auth_address" // failed authentications from an address
-	UnknownToken  Kind = "unknown_token"       // unknown tokens from an address
+	ClientRate      Kind = "client_rate"         // token requests of a client
+	RouteRate       Kind = "route_rate"          // requests of a route
+	RouteClientRate Kind = "route_client_rate"   // requests of a client of a route
+	FailedClient    Kind = "failed_auth_client"  // failed authentications for a client id
+	FailedAddress   Kind = "failed_auth_address" // failed authentications from an address
+	UnknownToken    Kind = "unknown_token"       // unknown tokens from an address
 )
 
 // Observer is told of every decision. It is called by many goroutines at once

@@ -11,9 +11,12 @@ import (
 	"snowgate/tokens"
 )
 
-// rateLimitName names the limit of a client's token requests in the RateLimit
-// fields.
-const rateLimitName = `"client"`
+// The names of limits in the RateLimit fields: that of a client, for tokens or on
+// one route, and that of a route for all.
+const (
+	rateLimitName  = `"client"`
+	routeLimitName = `"route"`
+)
 
 // SetRateLimit tells a client how much of its rate is left, in the fields of
 // draft-ietf-httpapi-ratelimit-headers-11: RateLimit-Policy is the rate itself
@@ -21,7 +24,9 @@ const rateLimitName = `"client"`
 // is the whole of it again (t seconds), or, after a refusal, when there is
 // something again: the draft wants it to agree with Retry-After. A decision
 // without a rate sets nothing.
-func SetRateLimit(header http.Header, d limit.Decision) {
+func SetRateLimit(header http.Header, d limit.Decision) { setRateLimit(header, rateLimitName, d) }
+
+func setRateLimit(header http.Header, name string, d limit.Decision) {
 	if d.Rate.IsZero() {
 		return
 	}
@@ -29,8 +34,8 @@ func SetRateLimit(header http.Header, d limit.Decision) {
 	if !d.Allowed {
 		until = retrySeconds(d.RetryAfter)
 	}
-	header.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d;w=%d", rateLimitName, d.Rate.Count, seconds(d.Rate.Per)))
-	header.Set("RateLimit", fmt.Sprintf("%s;r=%d;t=%d", rateLimitName, d.Remaining, until))
+	header.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d;w=%d", name, d.Rate.Count, seconds(d.Rate.Per)))
+	header.Set("RateLimit", fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, until))
 }
 
 // tooMany tells whether err says that a limit was exceeded, and then what the
@@ -47,13 +52,26 @@ func tooMany(err error) (detail string, header http.Header, ok bool) {
 	default:
 		return "", nil, false
 	}
-	return detail, http.Header{"Retry-After": {strconv.FormatInt(retrySeconds(wait), 10)}}, true
+	header = http.Header{"Retry-After": {strconv.FormatInt(retrySeconds(wait), 10)}}
+	if exceeded != nil {
+		switch exceeded.Kind {
+		case limit.RouteClientRate:
+			setRateLimit(header, rateLimitName, exceeded.Decision)
+		case limit.RouteRate:
+			setRateLimit(header, routeLimitName, exceeded.Decision)
+		}
+	}
+	return detail, header, true
 }
 
 func tooManyDetail(kind limit.Kind) string {
 	switch kind {
 	case limit.ClientRate:
 		return "The client has asked for more tokens than its rate allows."
+	case limit.RouteClientRate:
+		return "The client has used up its rate for this route."
+	case limit.RouteRate:
+		return "The rate of this route is used up."
 	case limit.FailedClient, limit.FailedAddress:
 		return "Too many authentications have failed."
 	case limit.UnknownToken:

@@ -13,7 +13,7 @@ import (
 // what is not for the caller. ReverseProxy calls it before anything is sent.
 func (f *flight) accept(answer *http.Response) error {
 	switch code := answer.StatusCode; {
-	case answer.ProtoMajor != 1:
+	case answer.ProtoMajor != 1 && !(answer.ProtoMajor == 2 && f.attempt.target.protocol != http1):
 		return fmt.Errorf("proxy: the service answered in %s", answer.Proto)
 	case code == http.StatusSwitchingProtocols:
 		return f.acceptUpgrade(answer)
@@ -23,6 +23,7 @@ func (f *flight) accept(answer *http.Response) error {
 	}
 	cleanAnswer(answer.Header)
 	cleanAnswer(answer.Trailer)
+	f.route.EditAnswer.apply(answer.Header)
 	if _, typed := answer.Header["Content-Type"]; !typed {
 		f.Header()["Content-Type"] = nil // do not guess one
 	}
@@ -79,6 +80,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 func (b *answerBody) Close() error {
 	err := b.ReadCloser.Close()
 	cleanAnswer(b.answer.Trailer)
+	b.flight.route.EditAnswer.remove(b.answer.Trailer)
 	removeHopByHop(b.answer.Trailer)
 	delete(b.answer.Trailer, "Content-Length")
 	return err

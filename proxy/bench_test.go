@@ -44,7 +44,7 @@ func BenchmarkRequest(b *testing.B) {
 	forwarder := proxy.NewForwarder(proxy.Options{
 		Watch: func(*tokens.Token, tokens.Requirement, func(error)) func() { return func() {} },
 	})
-	defer forwarder.Close()
+	defer router.Close()
 	var handler http.Handler = forwarder
 	handler = middleware.Authenticate(judge{}, problem.Challenge{}, proxy.Requirement)(handler)
 	handler = proxy.Match(router)(handler)

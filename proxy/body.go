@@ -20,7 +20,8 @@ type clientBody struct {
 	idle     time.Duration // longest silence of the client
 	patience *patience
 
-	limit int64 // bytes; 0: none
+	limit   int64  // bytes; 0: none
+	trailer func() // called when all was read, nil: nobody asks
 
 	mu      sync.Mutex
 	back    *sync.Cond // on mu: a Read has returned
@@ -29,6 +30,7 @@ type clientBody struct {
 	err     error // first error, io.EOF included
 	cut     error // why nothing more is read; nil: it is
 	closed  bool
+	duplex  bool // the client may be silent for as long as it is answered
 }
 
 func (f *flight) newBody(source io.ReadCloser) *clientBody {
@@ -64,7 +66,9 @@ func (b *clientBody) begin() error {
 		return http.ErrBodyReadAfterClose
 	}
 	// Where deadlines are not supported there is no connection to protect.
-	_ = b.control.SetReadDeadline(time.Now().Add(b.idle))
+	if !b.duplex {
+		_ = b.control.SetReadDeadline(time.Now().Add(b.idle))
+	}
 	b.reading = true
 	return nil
 }
@@ -86,8 +90,33 @@ func (b *clientBody) account(n int, err error) (int, error) {
 		// The server now watches the connection for a client that leaves. A
 		// deadline that strikes then would look like one.
 		_ = b.control.SetReadDeadline(time.Time{})
+		if b.trailer != nil {
+			b.trailer()
+		}
 	}
 	return n, err
+}
+
+// atEnd has f called by the Read that finds the end of the body.
+func (b *clientBody) atEnd(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trailer = f
+}
+
+// answering lifts the bound on the silence of a client whose body goes on while it
+// is answered, as in a stream of gRPC: whether it says more is between it and the
+// service now.
+func (b *clientBody) answering() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.duplex = true
+	if b.reading && b.cut == nil && !b.closed {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
 }
 
 // Close does nothing: the server owns the body.

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
+	"time"
 
 	"snowgate/problem"
 )
@@ -28,11 +30,16 @@ func (f *flight) describe(err error) error {
 	if reason := f.cutBy(); reason != nil {
 		return f.refusal(reason)
 	}
+	var none *noReplicaError
 	switch fault := f.body.failure(); {
 	case fault != nil:
 		return describeBody(fault)
 	case !f.rewritten:
 		return problem.New(http.StatusBadRequest, "The Upgrade header is malformed.", err)
+	case errors.As(err, &none):
+		return noReplica(none)
+	case errors.Is(context.Cause(f.ctx), errTwice):
+		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid answer.", errTwice)
 	case errors.Is(context.Cause(f.ctx), errTooSlow), isTimeout(err):
 		return problem.New(http.StatusGatewayTimeout, "The service behind this route did not answer in time.", err)
 	case f.ctx.Err() != nil:
@@ -42,6 +49,14 @@ func (f *flight) describe(err error) error {
 	default:
 		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid answer.", err)
 	}
+}
+
+// noReplica answers 503 with the time after which a replica may be fit again.
+func noReplica(none *noReplicaError) error {
+	answer := problem.Unavailable("No replica of the service behind this route is healthy.", none)
+	seconds := int64((none.retryAfter + time.Second - 1) / time.Second)
+	answer.Header.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	return answer
 }
 
 // describeBody tells what to answer to a client whose body failed.

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"snowgate/exchange"
@@ -26,7 +27,9 @@ type flight struct {
 	exchange  *exchange.Exchange
 	route     *Route
 	token     *tokens.Token // nil: the route is public
-	target    target
+	pool      *pool
+	attempt   attempt     // the current one, or the last
+	tried     []*replica  // before that, in vain
 	body      *clientBody // nil: the request has none
 	patience  *patience
 	cancel    context.CancelCauseFunc
@@ -35,20 +38,23 @@ type flight struct {
 	rewritten bool // rewrite was called
 	failing   bool // fail was called
 	flushed   bool // nothing of the answer waits to be sent
+	resent    bool // the request was sent twice
 
 	leash leash
+
+	heard atomic.Bool // a byte of an answer has come; noted only if there are other replicas
 
 	mu       sync.Mutex // guards answered and, until then, the header of writer
 	answered bool       // RoundTrip has returned
 }
 
 // launch prepares the forwarding of r.
-func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *Route) *flight {
+func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *place) *flight {
+	route := at.Route
 	one := &flight{
 		forwarder: f, writer: w, control: http.NewResponseController(w),
-		exchange: x, route: route, token: x.Token, target: route.next(),
+		exchange: x, route: route, token: x.Token, pool: at.pool,
 	}
-	x.Upstream = one.target.name
 	one.ctx, one.cancel = context.WithCancelCause(r.Context())
 	var long func()
 	if one.watched() {
@@ -76,6 +82,7 @@ func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.E
 // serve forwards the request and streams the answer.
 func (f *flight) serve() {
 	defer f.cancel(nil)
+	defer f.giveBack()
 	defer f.land()
 	defer f.releaseBody()
 	reverse := httputil.ReverseProxy{
@@ -102,28 +109,10 @@ func (f *flight) releaseBody() {
 	f.body.release(lingering)
 }
 
-// RoundTrip implements [http.RoundTripper]: it sends the request and waits for
-// the header of the answer.
-func (f *flight) RoundTrip(r *http.Request) (*http.Response, error) {
-	f.tameInterim(r.Context())
-	answer, err := f.forwarder.transport.RoundTrip(r)
-	f.patience.answer()
-	f.mu.Lock()
-	f.answered = true
-	f.mu.Unlock()
-	if err == nil && f.ctx.Err() != nil {
-		// The header came too late, but before the transport noticed.
-		_ = answer.Body.Close()
-		return nil, context.Cause(f.ctx)
-	}
-	return answer, err
-}
-
 // tameInterim puts itself between the transport and ReverseProxy, which sends
 // every 1xx answer on as it is and afterwards clears the header of the answer
 // proper, with what others had put there.
-func (f *flight) tameInterim(ctx context.Context) {
-	trace := httptrace.ContextClientTrace(ctx)
+func (f *flight) tameInterim(trace *httptrace.ClientTrace) {
 	if trace == nil || trace.Got1xxResponse == nil {
 		return
 	}
@@ -158,6 +147,9 @@ func (f *flight) WriteHeader(status int) {
 	}
 	if status >= http.StatusOK && !f.failing {
 		f.begin()
+		if f.request.ProtoMajor == 2 {
+			f.body.answering()
+		}
 	}
 	f.flushed = false
 	f.writer.WriteHeader(status)

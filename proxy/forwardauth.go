@@ -15,7 +15,7 @@ import (
 func MatchForwardAuth(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := match(router.Table(), r); err != nil {
+			if err := match(router.layout(), r); err != nil {
 				problem.Write(w, r, forbidden403(err))
 				return
 			}

@@ -25,6 +25,8 @@ type Options struct {
 	// as it is open, and of every other exchange that has lasted for half a
 	// second. Exchanges on public routes have no token.
 	Watch Watch
+	// Rates, if set, applies the rates of routes.
+	Rates RateLimiter
 	// Challenge words the answer to a request whose token ended before the
 	// answer began.
 	Challenge problem.Challenge
@@ -47,26 +49,27 @@ type Options struct {
 type Forwarder struct {
 	clientIdle time.Duration
 	watch      Watch
+	rates      RateLimiter // nil: none are applied
 	challenge  problem.Challenge
-	transport  *http.Transport
 	buffers    *buffers
 	silent     *log.Logger
 }
 
-// NewForwarder returns a Forwarder with connections of its own.
+// NewForwarder returns a Forwarder. The connections to services belong to the
+// [Router].
 func NewForwarder(o Options) *Forwarder {
 	return &Forwarder{
 		clientIdle: cmp.Or(o.ClientIdle, DefaultClientIdle),
 		watch:      o.Watch,
+		rates:      o.Rates,
 		challenge:  o.Challenge,
-		transport:  newTransport(),
 		buffers:    newBuffers(),
 		silent:     log.New(io.Discard, "", 0), // the access line has the cause
 	}
 }
 
-// Close closes the connections that no request is using.
-func (f *Forwarder) Close() { f.transport.CloseIdleConnections() }
+// errTooMany says that the limit of requests in flight is reached.
+var errTooMany = errors.New("proxy: max_in_flight of the route is reached")
 
 // errNotJudged says that the handlers are put together wrongly.
 var errNotJudged = errors.New("proxy: the request was not matched or not judged")
@@ -84,6 +87,21 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		problem.Write(w, r, &http.MaxBytesError{Limit: route.MaxBody})
 	default:
-		f.launch(w, r, x, route).serve()
+		f.enter(w, r, x, route)
 	}
+}
+
+// enter forwards r unless its route has been asked too often, or too many of its
+// requests are in flight.
+func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *place) {
+	if err := f.spend(r, x, route.Route); err != nil {
+		problem.Write(w, r, err)
+		return
+	}
+	if !route.pool.enter() {
+		problem.Write(w, r, problem.Unavailable("Too many requests of this route are in flight.", errTooMany))
+		return
+	}
+	defer route.pool.leave()
+	f.launch(w, r, x, route).serve()
 }

@@ -118,6 +118,9 @@ type gatewayOptions struct {
 	clientIdle time.Duration
 	http2      bool
 	watch      proxy.Watch
+	resolver   proxy.Resolver
+	rates      proxy.RateLimiter
+	now        func() time.Time // of the health of replicas
 }
 
 func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway {
@@ -127,15 +130,17 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 		t.Fatal(err)
 	}
 	g := &gateway{router: new(proxy.Router), drainer: middleware.NewDrainer(), log: &lines{more: make(chan struct{}, 1)}}
+	g.router.Resolver = o.resolver
+	proxy.SetClock(g.router, o.now)
 	g.router.Swap(table)
 	observation := middleware.Observation{Log: zerolog.New(g.log)}
 	if o.trusted != "" {
 		observation.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(o.trusted)}
 	}
 	forwarder := proxy.NewForwarder(proxy.Options{
-		ClientIdle: o.clientIdle, Watch: o.watch, Challenge: problem.Challenge{ResourceMetadata: "https://g.example/metadata"},
+		ClientIdle: o.clientIdle, Watch: o.watch, Rates: o.rates, Challenge: problem.Challenge{ResourceMetadata: "https://g.example/metadata"},
 	})
-	t.Cleanup(forwarder.Close)
+	t.Cleanup(g.router.Close)
 
 	var handler http.Handler = forwarder
 	handler = middleware.Authenticate(judge{}, problem.Challenge{}, proxy.Requirement)(handler)
@@ -225,6 +230,23 @@ type upstream struct {
 
 	mu          sync.Mutex
 	connections int
+	current     map[net.Conn]bool
+}
+
+// open returns how many connections there are.
+func (u *upstream) open() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.current)
+}
+
+// hangUp closes all connections.
+func (u *upstream) hangUp() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for conn := range u.current {
+		conn.Close()
+	}
 }
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
@@ -252,9 +274,15 @@ func newUpstream(t testing.TB, s script) *upstream {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveUpstream(t, listener, s)
+}
+
+// serveUpstream is newUpstream on a given listener.
+func serveUpstream(t testing.TB, listener net.Listener, s script) *upstream {
+	t.Helper()
 	u := &upstream{
 		url:      &url.URL{Scheme: "http", Host: listener.Addr().String()},
-		requests: make(chan string, 64), listener: listener,
+		requests: make(chan string, 64), listener: listener, current: make(map[net.Conn]bool),
 	}
 	var serving sync.WaitGroup
 	conns := make(chan net.Conn, 1024)
@@ -267,6 +295,7 @@ func newUpstream(t testing.TB, s script) *upstream {
 			conns <- conn
 			u.mu.Lock()
 			u.connections++
+			u.current[conn] = true
 			u.mu.Unlock()
 			serving.Go(func() { u.serve(conn, s) })
 		}
@@ -282,7 +311,12 @@ func newUpstream(t testing.TB, s script) *upstream {
 }
 
 func (u *upstream) serve(conn net.Conn, s script) {
-	defer conn.Close()
+	defer func() {
+		conn.Close()
+		u.mu.Lock()
+		delete(u.current, conn)
+		u.mu.Unlock()
+	}()
 	for reader := bufio.NewReader(conn); ; {
 		request, err := readRaw(reader)
 		if err != nil {

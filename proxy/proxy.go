@@ -13,8 +13,9 @@
 // [net/http/httputil.ReverseProxy] does the plumbing: hop-by-hop fields,
 // streaming, trailers, protocol upgrades. What it leaves open is decided here:
 // which header fields a client may send (headers.go), what the service is told
-// (rewrite.go), what of its answer is believed (answer.go), how long anyone may
-// take (body.go, patience.go), and what a failure looks like (failure.go).
+// (rewrite.go), which replica of it is asked (pool.go), what of its answer is
+// believed (answer.go), how long anyone may take (body.go, patience.go), and what a
+// failure looks like (failure.go).
 //
 // # Decisions
 //
@@ -23,10 +24,19 @@
 // The client's Authorization is removed on every route, public ones too, unless
 // the route passes the token on.
 //
-// Services are spoken to in HTTP/1.1, also over TLS, because a WebSocket
-// handshake cannot be sent over the HTTP/2 connections of net/http.
+// Services are spoken to in HTTP/1.1, in HTTP/2 if their URL says h2c, and over TLS
+// in what they prefer; there in HTTP/1.1 too on a route that lets WebSockets
+// through, because their handshake cannot be sent over the HTTP/2 connections of
+// net/http.
 //
-// Nothing is retried beyond what [net/http.Transport] does by itself: a request
-// that is idempotent or of which no byte was sent, when a kept-alive connection
-// turns out to be closed.
+// A request that may have been sent is sent again only if it is idempotent and has
+// no body, and then once (send.go). [net/http.Transport] by itself would go on for
+// as long as it has connections that were kept, and take an Idempotency-Key for
+// leave to repeat a POST; it is stopped. A replica that cannot be connected to is
+// no reason to fail a request: nothing of it was sent, and the next one is tried.
+//
+// Every address of an upstream's name is a replica with connections of its own
+// (upstream.go), so that requests are balanced over the addresses and none follows
+// one that is gone. A replica that fails is left alone for a while (health.go),
+// unless it is the only one.
 package proxy

@@ -16,10 +16,8 @@ import (
 func (f *flight) rewrite(p *httputil.ProxyRequest) {
 	f.rewritten = true
 	out := p.Out
-	f.aim(out.URL)
 	out.URL.RawQuery = p.In.URL.RawQuery // ReverseProxy edits what it cannot parse
-	out.Host = p.In.Host
-	out.Trailer = nil // fields after the body are checked by nobody
+	out.Trailer = nil                    // fields after the body are checked by nobody
 	cleanRequest(out.Header, f.exchange.PeerTrusted)
 	if !f.route.PassToken {
 		delete(out.Header, "Authorization")
@@ -28,6 +26,7 @@ func (f *flight) rewrite(p *httputil.ProxyRequest) {
 		delete(out.Header, "Connection")
 		delete(out.Header, "Upgrade")
 	}
+	f.route.EditRequest.apply(out.Header) // which cannot touch what follows
 	setForwarded(out.Header, p.In, f.exchange)
 	setIdentity(out.Header, f.exchange)
 	setTrace(out.Header, p.In.Header, f.exchange.RequestID)
@@ -42,14 +41,20 @@ func (f *flight) upgrading() bool {
 		len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket")
 }
 
-// aim points u to the service. The path keeps the encoding it was received in.
-func (f *flight) aim(u *url.URL) {
+// forwarded returns the path that is forwarded, in the encoding it was received
+// in.
+func (f *flight) forwarded() string {
 	raw := f.exchange.Path.Raw
 	if f.route.StripPrefix {
 		raw = strip(raw, f.route.segments)
 	}
-	raw = f.target.base + raw
-	u.Scheme, u.Host = f.target.scheme, f.target.host
+	return f.route.AddPrefix + raw
+}
+
+// aim points u to path at t.
+func aim(u *url.URL, t *target, path string) {
+	raw := t.base + path
+	u.Scheme, u.Host = t.scheme, t.host
 	u.User, u.Opaque, u.Fragment, u.RawFragment = nil, "", "", ""
 	u.RawPath, u.Path = raw, raw
 	if decoded, err := url.PathUnescape(raw); err == nil { // always, for a canonical path

@@ -8,10 +8,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"snowgate/canonical"
+	"snowgate/limit"
 	"snowgate/tokens"
 )
 
@@ -29,8 +29,8 @@ type Route struct {
 	// Path is the prefix of the paths the route answers to, at a segment
 	// boundary: /a is a prefix of /a and /a/b, not of /ab. Required.
 	Path string
-	// Upstreams are the base URLs of the service, asked in turn. A route
-	// without any cannot be requested; it serves forward-auth.
+	// Upstreams are the base URLs of the service. Each address of their names is
+	// a replica. A route without any cannot be requested; it serves forward-auth.
 	Upstreams []*url.URL
 	// StripPrefix removes Path from the path before it is forwarded.
 	StripPrefix bool
@@ -52,23 +52,53 @@ type Route struct {
 	MaxBody int64
 	// AllowEncodedSlash accepts paths with an encoded slash.
 	AllowEncodedSlash bool
+	// Balance is how the replica of a request is chosen. Empty: [RoundRobin].
+	Balance Balance
+	// Health, if set, has every replica asked for how it does. Routes with the
+	// same upstream must agree.
+	Health *HealthCheck
+	// MaxInFlight bounds the requests that wait for an answer or are answered at
+	// one time, streams included. 0: no bound.
+	MaxInFlight int
+
+	// Rate bounds how often the route is asked, ClientRate how often by one client.
+	// The zero value is no bound.
+	Rate, ClientRate limit.Rate
+	// AddPrefix goes before the path that is forwarded, after StripPrefix.
+	AddPrefix string
+	// EditRequest and EditAnswer change the header of requests and of answers of the
+	// service.
+	EditRequest, EditAnswer Edits
+	// HostHeader is what Host says to the service; UpstreamHost has it say the host
+	// of the upstream's URL. Neither: what the client has sent.
+	HostHeader   string
+	UpstreamHost bool
 
 	// What NewTable works out.
-	targets  []target       // of Upstreams
-	turn     *atomic.Uint64 // whose turn it is
-	allow    string         // the Allow header field
-	segments int            // in Path
+	targets  []target // of Upstreams
+	allow    string   // the Allow header field
+	segments int      // in Path
+	index    int      // in the table
 }
 
 // target is one upstream, with its name in logs.
 type target struct {
 	scheme, host, base, name string
+	protocol                 protocol
 }
 
-// next returns the upstream whose turn it is.
-func (r *Route) next() target {
-	return r.targets[(r.turn.Add(1)-1)%uint64(len(r.targets))]
-}
+// protocol is what is spoken with an upstream.
+type protocol string
+
+const (
+	http1      protocol = "HTTP/1.1"
+	h2c        protocol = "HTTP/2 without TLS" // RFC 9113 §3.3, with prior knowledge
+	negotiated protocol = "HTTP/2 or HTTP/1.1" // by ALPN (RFC 7301)
+)
+
+// upstreamKey tells upstreams apart: targets that differ only in their path share
+// one.
+func (t target) upstreamKey() string { return t.scheme + "://" + t.host + " " + string(t.protocol) }
 
 // allowsMethod reports whether r may be asked with method.
 func (r *Route) allowsMethod(method string) bool {
@@ -80,13 +110,13 @@ func (r *Route) allowsMethod(method string) bool {
 
 // compile returns a copy of r that is ready for use, or all its faults.
 func (r Route) compile() (*Route, error) {
-	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits()}
+	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits(), r.checkBalance(), r.Rate.Valid(), r.ClientRate.Valid()}
 	host, err := r.normalHost()
-	faults = append(faults, err)
+	faults = append(faults, err, r.compileEdits())
 	r.Host = host
 	r.Upstreams = slices.Clone(r.Upstreams)
 	for _, upstream := range r.Upstreams {
-		t, err := newTarget(upstream)
+		t, err := newTarget(upstream, r.WebSocket)
 		faults = append(faults, err)
 		r.targets = append(r.targets, t)
 	}
@@ -96,7 +126,10 @@ func (r Route) compile() (*Route, error) {
 	r.Methods = slices.Clone(r.Methods)
 	r.Timeout = cmp.Or(r.Timeout, DefaultTimeout)
 	r.allow = strings.Join(r.Methods, ", ")
-	r.turn = new(atomic.Uint64)
+	if r.Health != nil {
+		check := r.Health.withDefaults()
+		r.Health = &check
+	}
 	if r.Path != "/" {
 		r.segments = strings.Count(r.Path, "/")
 	}
@@ -133,8 +166,22 @@ func (r *Route) checkLimits() error {
 		return fmt.Errorf("timeout %v is negative", r.Timeout)
 	case r.MaxBody < 0:
 		return fmt.Errorf("body limit %d is negative", r.MaxBody)
+	case r.MaxInFlight < 0:
+		return fmt.Errorf("limit %d of requests in flight is negative", r.MaxInFlight)
+	case r.Public && !r.ClientRate.IsZero():
+		return errors.New("a public route knows no clients and can have no rate for them")
 	case r.Public && r.Requirement != (tokens.Requirement{}):
 		return errors.New("a public route cannot ask for a scope or an audience")
+	}
+	return nil
+}
+
+func (r *Route) checkBalance() error {
+	switch {
+	case r.Balance != "" && r.Balance != RoundRobin && r.Balance != LeastInFlight:
+		return fmt.Errorf("balance %q is neither %s nor %s", r.Balance, RoundRobin, LeastInFlight)
+	case r.Health != nil:
+		return r.Health.valid()
 	}
 	return nil
 }
@@ -151,12 +198,16 @@ func (r *Route) normalHost() (string, error) {
 	return host, nil
 }
 
-func newTarget(u *url.URL) (target, error) {
+// newTarget reads an upstream. A WebSocket needs HTTP/1.1: net/http cannot send its
+// handshake over HTTP/2 (RFC 8441).
+func newTarget(u *url.URL, webSocket bool) (target, error) {
 	switch {
 	case u == nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
 		return target{}, errors.New("an upstream needs a host")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return target{}, fmt.Errorf("upstream %q is neither http nor https", u.Redacted())
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
+		return target{}, fmt.Errorf("upstream %q is neither http nor https nor h2c", u.Redacted())
+	case u.Scheme == "h2c" && webSocket:
+		return target{}, fmt.Errorf("upstream %q speaks HTTP/2 only, but a WebSocket needs HTTP/1.1", u.Redacted())
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return target{}, fmt.Errorf("upstream %q has more than scheme, host, port and path", u.Redacted())
 	}
@@ -166,7 +217,14 @@ func newTarget(u *url.URL) (target, error) {
 			return target{}, fmt.Errorf("upstream %q: %w", u.Redacted(), err)
 		}
 	}
-	return target{scheme: u.Scheme, host: u.Host, base: base, name: u.Scheme + "://" + u.Host + base}, nil
+	t := target{scheme: u.Scheme, host: u.Host, base: base, name: u.Scheme + "://" + u.Host + base, protocol: http1}
+	switch {
+	case u.Scheme == "h2c":
+		t.scheme, t.protocol = "http", h2c
+	case u.Scheme == "https" && !webSocket:
+		t.protocol = negotiated
+	}
+	return t, nil
 }
 
 // isMethod reports whether text is a method as they are written: upper-case

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"snowgate/exchange"
@@ -9,22 +10,59 @@ import (
 	"snowgate/tokens"
 )
 
-// Router holds the table of the moment. The zero value has no routes. It is
-// safe for concurrent use and must not be copied.
+// Router holds the table of the moment, and what is known of the services behind
+// it. The zero value has no routes. It is safe for concurrent use and must not be
+// copied.
 type Router struct {
-	table atomic.Pointer[Table]
+	// Resolver looks up the names of services; nil is [net.DefaultResolver]. It
+	// must be set before the first table.
+	Resolver Resolver
+
+	swapping sync.Mutex
+	current  atomic.Pointer[layout]
+	fleet    fleet
+}
+
+// layout is a table with what its routes send their requests to.
+type layout struct {
+	table  *Table
+	places []place // in the order of the routes
+}
+
+// place is a route in force.
+type place struct {
+	*Route
+	pool *pool
 }
 
 // Swap makes t the table for every request from now on. Requests under way keep
-// the route they have; connections to services are kept.
-func (r *Router) Swap(t *Table) { r.table.Store(t) }
+// the route they have. What is known of services that t names as well, and the
+// connections to them, are kept.
+func (r *Router) Swap(t *Table) {
+	r.swapping.Lock()
+	defer r.swapping.Unlock()
+	r.fleet.resolver = r.Resolver
+	next := &layout{table: t, places: make([]place, len(t.routes))}
+	for i, p := range r.fleet.adopt(t) {
+		next.places[i] = place{t.routes[i], p}
+	}
+	r.current.Store(next)
+}
+
+// Close ends what goes on beside the requests, and closes the connections to
+// services that no request is using.
+func (r *Router) Close() { r.fleet.close() }
 
 // Table returns the table of the moment, never nil.
-func (r *Router) Table() *Table {
-	if t := r.table.Load(); t != nil {
-		return t
+func (r *Router) Table() *Table { return r.layout().table }
+
+var noLayout = &layout{table: new(Table)}
+
+func (r *Router) layout() *layout {
+	if now := r.current.Load(); now != nil {
+		return now
 	}
-	return new(Table)
+	return noLayout
 }
 
 // Match finds the route of each request and leaves it in the exchange for
@@ -34,7 +72,7 @@ func (r *Router) Table() *Table {
 func Match(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			err := match(router.Table(), r)
+			err := match(router.layout(), r)
 			if err == nil && len(matched(r).targets) == 0 {
 				err = problem.New(http.StatusNotFound, "", nil) // for forward-auth only
 			}
@@ -47,14 +85,15 @@ func Match(router *Router) func(http.Handler) http.Handler {
 	}
 }
 
-func match(table *Table, r *http.Request) error {
+func match(now *layout, r *http.Request) error {
 	x := exchange.From(r.Context())
+	table := now.table
 	route := table.Lookup(r.Host, x.Path.Match)
 	if table.ambiguous(r.Host, x.Path, route) {
 		return problem.New(http.StatusBadRequest, "The path belongs to another place by another reading.", nil)
 	}
 	if route != nil {
-		x.Matched, x.Route = route, route.Name
+		x.Matched, x.Route = &now.places[route.index], route.Name
 	}
 	switch {
 	case x.Path.EncodedSlash && (route == nil || !route.AllowEncodedSlash):
@@ -69,9 +108,9 @@ func match(table *Table, r *http.Request) error {
 }
 
 // matched returns the route that Match found for r, or nil.
-func matched(r *http.Request) *Route {
-	route, _ := exchange.From(r.Context()).Matched.(*Route)
-	return route
+func matched(r *http.Request) *place {
+	found, _ := exchange.From(r.Context()).Matched.(*place)
+	return found
 }
 
 // Requirement tells what the route of r asks of a token, and whether it asks

@@ -44,10 +44,31 @@ func NewTable(routes []Route, reserved []string) (*Table, error) {
 		names[route.Name] = true
 		faults = append(faults, checkShadow(route, reserved), table.add(route))
 	}
+	faults = append(faults, table.checkHealth())
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	return table, nil
+}
+
+// checkHealth refuses routes that want the same upstream checked in different
+// ways: there is one state for both.
+func (t *Table) checkHealth() error {
+	first := make(map[string]*Route)
+	var faults []error
+	for _, route := range t.routes {
+		if route.Health == nil {
+			continue
+		}
+		for _, target := range route.targets {
+			key := target.upstreamKey()
+			if other := first[key]; other != nil && *other.Health != *route.Health {
+				faults = append(faults, fmt.Errorf("route %q: route %q checks the health of %s in another way", route.Name, other.Name, target.name))
+			}
+			first[key] = route
+		}
+	}
+	return errors.Join(faults...)
 }
 
 func checkShadow(route *Route, reserved []string) error {
@@ -80,6 +101,7 @@ func (t *Table) add(route *Route) error {
 			route.Name, at.route.Name, route.Host, route.Path)
 	}
 	at.route = route
+	route.index = len(t.routes)
 	t.routes = append(t.routes, route)
 	return nil
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -14,7 +15,8 @@ const (
 	maxAnswerHeader   = 64 << 10 // bytes
 	copyBuffer        = 32 << 10 // bytes
 	continueTimeout   = time.Second
-	keepAliveInterval = 15 * time.Second
+	keepAliveInterval = 15 * time.Second // also of HTTP/2: then a ping asks whether a silent service is there
+	pingTimeout       = 15 * time.Second
 
 	// headerDelay is how long the header of an answer of known length waits for
 	// the first byte of its body, so that both fit into one packet. Bodies and
@@ -22,15 +24,19 @@ const (
 	headerDelay = 2 * time.Millisecond
 )
 
-// newTransport returns the connections to all services. They belong to no
-// table, so they survive a reload.
-func newTransport() *http.Transport {
+// newTransport returns the connections to one replica, whatever its name stands
+// for by now. They belong to no table, so they survive a reload.
+func newTransport(address string, p protocol) *http.Transport {
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
+	protocols.SetHTTP1(p != h2c)
+	protocols.SetHTTP2(p == negotiated)
+	protocols.SetUnencryptedHTTP2(p == h2c)
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAliveInterval}
 	return &http.Transport{
-		Proxy:                  nil, // the environment has no say in where requests go
-		DialContext:            dialer.DialContext,
+		Proxy: nil, // the environment has no say in where requests go
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
+		},
 		TLSHandshakeTimeout:    dialTimeout,
 		DisableCompression:     true, // bodies are passed on, not understood
 		MaxIdleConns:           0,    // no total
@@ -39,6 +45,7 @@ func newTransport() *http.Transport {
 		ExpectContinueTimeout:  continueTimeout,
 		MaxResponseHeaderBytes: maxAnswerHeader,
 		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: keepAliveInterval, PingTimeout: pingTimeout},
 	}
 }
 

@@ -16,7 +16,7 @@ func (m *Metrics) NewLimits() *Limits {
 	l := &Limits{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_limit_decisions_total",
-			Help: "Events that a limit was asked about, by kind (client_rate, failed_auth_client, failed_auth_address, unknown_token) and outcome (allowed, refused).",
+			Help: "Events that a limit was asked about, by kind (client_rate, route_rate, failed_auth_client, failed_auth_address, unknown_token) and outcome (allowed, refused).",
 		}, []string{"kind", "outcome"}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_limit_fallbacks_total",

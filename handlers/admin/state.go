@@ -19,6 +19,20 @@ type Route struct {
 	Public    bool     `json:"public"`
 	WebSocket bool     `json:"websocket"`
 	Upstreams []string `json:"upstreams"`
+	// Replicas are the addresses that the upstreams stand for. A name that was not
+	// asked yet, or that does not resolve, has none.
+	Replicas []Replica `json:"replicas"`
+}
+
+// Replica is one address of an upstream.
+type Replica struct {
+	Upstream string `json:"upstream"`
+	Address  string `json:"address"`
+	Healthy  bool   `json:"healthy"`           // requests are sent to it
+	Changed  string `json:"changed,omitempty"` // RFC 3339: when that was last found; empty: it always was
+	Reason   string `json:"reason,omitempty"`  // why it is not healthy
+	InFlight int64  `json:"in_flight"`
+	Failures uint64 `json:"failures"`
 }
 
 // Health is the state of one gateway.
@@ -52,6 +66,7 @@ func (a *API) listRoutes(w http.ResponseWriter, _ *http.Request) error {
 		list[i].Methods = present(list[i].Methods)
 		list[i].Scopes = present(list[i].Scopes)
 		list[i].Upstreams = present(list[i].Upstreams)
+		list[i].Replicas = present(list[i].Replicas)
 	}
 	return handlers.WriteJSON(w, http.StatusOK, struct {
 		Routes []Route `json:"routes"`

@@ -171,7 +171,7 @@ func TestTokensAreAway(t *testing.T) {
 func TestState(t *testing.T) {
 	b := newBench(t)
 	for path, want := range map[string]string{
-		"/routes":          `"routes":[{"name":"orders","source":"file","path":"/orders","methods":[],"scopes":[],"public":false,"websocket":false,"upstreams":[]}]`,
+		"/routes":          `"routes":[{"name":"orders","source":"file","path":"/orders","methods":[],"scopes":[],"public":false,"websocket":false,"upstreams":[],"replicas":[]}]`,
 		"/health":          `"version":"v1"`,
 		"/ids/00000000001": `"decimal":"1"`,
 	} {

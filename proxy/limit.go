@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+
+	"snowgate/exchange"
+	"snowgate/limit"
+)
+
+// RateLimiter counts requests by key. [redislimit.Limiter] is one, which counts
+// them over all gateways.
+//
+// [redislimit.Limiter]: https://pkg.go.dev/snowgate/limit/redislimit#Limiter
+type RateLimiter interface {
+	// Allow decides about one request under key, whose limit is rate, and counts it
+	// if it is allowed.
+	Allow(ctx context.Context, key string, rate limit.Rate) limit.Decision
+}
+
+// keyPrefix begins the keys of routes. No client id has a colon, so they share
+// nothing with the keys of clients.
+const keyPrefix = "route:"
+
+// spend counts r against the rates of its route. The client's own comes first: who
+// exceeds it uses nothing of what is there for all.
+func (f *Forwarder) spend(r *http.Request, x *exchange.Exchange, route *Route) error {
+	if f.rates == nil {
+		return nil
+	}
+	if !route.ClientRate.IsZero() && x.Token != nil {
+		d := f.rates.Allow(r.Context(), keyPrefix+route.Name+":"+x.Token.Client, route.ClientRate)
+		if !d.Allowed {
+			return &limit.ExceededError{Kind: limit.RouteClientRate, Decision: d}
+		}
+	}
+	if !route.Rate.IsZero() {
+		d := f.rates.Allow(r.Context(), keyPrefix+route.Name, route.Rate)
+		if !d.Allowed {
+			return &limit.ExceededError{Kind: limit.RouteRate, Decision: d}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of name resolution.
+const (
+	// resolveEvery is how old the addresses of a name may be before they are
+	// looked up again, beside the requests that use them.
+	resolveEvery = 5 * time.Second
+	// resolveFirst is how old they may be before a request waits for the answer:
+	// the name was not in use, and its addresses may be somebody else's by now.
+	resolveFirst   = 2 * resolveEvery
+	resolveTimeout = 5 * time.Second
+	// maxReplicas bounds what one name may bring.
+	maxReplicas = 256
+)
+
+// errNoAddress says that a name exists, but has no address.
+var errNoAddress = errors.New("proxy: the name of the service has no address")
+
+// Resolver looks up the addresses of a name. [net.Resolver] is one.
+type Resolver interface {
+	// LookupNetIP is that of [net.Resolver]; network is "ip".
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// upstream is one scheme, host and port that routes send requests to: one replica
+// for each address that its name has. It outlives the tables that name it. It is
+// safe for concurrent use.
+type upstream struct {
+	scheme, authority string // of the URLs of requests
+	protocol          protocol
+	host, port        string     // of authority
+	address           netip.Addr // if host is one; it is never looked up then
+	fleet             *fleet
+
+	list atomic.Pointer[replicas]
+
+	mu      sync.Mutex
+	pending chan struct{} // closed when the look-up under way has ended; nil: none is
+	failure error         // of the last look-up
+	check   *checker      // nil: no active checks
+}
+
+// replicas is what a name stood for at one time.
+type replicas struct {
+	all []*replica
+	at  time.Time
+}
+
+// replica is one address of an upstream, with its own connections.
+type replica struct {
+	upstream  *upstream
+	address   string // host and port
+	transport *http.Transport
+	health    health
+	inFlight  atomic.Int64
+	failures  atomic.Uint64
+}
+
+func (f *fleet) newUpstream(t target) *upstream {
+	u := &upstream{scheme: t.scheme, authority: t.host, protocol: t.protocol, fleet: f}
+	parsed := url.URL{Host: t.host}
+	u.host, u.port = parsed.Hostname(), parsed.Port()
+	u.port = cmp.Or(u.port, map[string]string{"https": "443"}[t.scheme], "80")
+	if address, err := netip.ParseAddr(u.host); err == nil {
+		u.address = address
+		u.adopt([]netip.Addr{address})
+	}
+	return u
+}
+
+// adopt makes addresses those of u. Replicas that stay keep their state.
+func (u *upstream) adopt(addresses []netip.Addr) {
+	known := make(map[string]*replica)
+	if old := u.list.Load(); old != nil {
+		for _, r := range old.all {
+			known[r.address] = r
+		}
+	}
+	next := &replicas{at: u.fleet.time()}
+	for _, address := range addresses[:min(len(addresses), maxReplicas)] {
+		text := net.JoinHostPort(address.String(), u.port)
+		one := known[text]
+		if one == nil {
+			one = &replica{upstream: u, address: text, transport: newTransport(text, u.protocol)}
+		}
+		delete(known, text)
+		next.all = append(next.all, one)
+	}
+	u.list.Store(next)
+	for _, gone := range known {
+		gone.transport.CloseIdleConnections()
+	}
+}
+
+// current returns the replicas that are known, without waiting, and has them
+// looked up again if it is time.
+func (u *upstream) current(now time.Time) []*replica {
+	list := u.list.Load()
+	switch {
+	case u.address.IsValid():
+		return list.all
+	case list == nil || now.Sub(list.at) > resolveFirst:
+		u.resolve()
+		return nil
+	case now.Sub(list.at) > resolveEvery:
+		u.resolve()
+	}
+	return list.all
+}
+
+// await looks the replicas up and waits for that. If the look-up fails, those that
+// were known stay, unless it is certain that there are none any more.
+func (u *upstream) await(ctx context.Context) ([]*replica, error) {
+	if !u.address.IsValid() {
+		select {
+		case <-u.resolve():
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if list := u.list.Load(); list != nil && len(list.all) > 0 {
+		return list.all, nil
+	}
+	failure := u.failure
+	if failure == nil {
+		failure = errNoAddress
+	}
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: failure}
+}
+
+// resolve starts to look the addresses up, unless that is under way, and returns
+// what is closed at its end.
+func (u *upstream) resolve() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pending != nil {
+		return u.pending
+	}
+	done := make(chan struct{})
+	u.pending = done
+	if !u.fleet.start(func(ctx context.Context) { u.lookUp(ctx, done) }) {
+		u.pending, u.failure = nil, errClosed
+		close(done)
+	}
+	return done
+}
+
+func (u *upstream) lookUp(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addresses, err := u.fleet.lookUp(ctx, u.host)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.pending, u.failure = nil, err
+	var notFound *net.DNSError
+	switch {
+	case err == nil, errors.As(err, &notFound) && notFound.IsNotFound:
+		u.adopt(addresses)
+	default:
+		// A resolver that does not answer says nothing about the replicas.
+		if list := u.list.Load(); list != nil {
+			u.list.Store(&replicas{all: list.all, at: u.fleet.time()})
+		}
+	}
+}
+
+// lookUp returns the addresses of host, sorted.
+func (f *fleet) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
+	var resolver Resolver = net.DefaultResolver
+	if f.resolver != nil {
+		resolver = f.resolver
+	}
+	addresses, err := resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	for i := range addresses {
+		addresses[i] = addresses[i].Unmap()
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return slices.Compact(addresses), nil
+}
+
+// name returns the URL by which routes name u.
+func (u *upstream) name() string {
+	if u.protocol == h2c {
+		return "h2c://" + u.authority
+	}
+	return u.scheme + "://" + u.authority
+}
+
+// retire ends what belongs to an upstream that no table names any more. Requests
+// under way go on.
+func (u *upstream) retire() {
+	u.setCheck(nil)
+	if list := u.list.Load(); list != nil {
+		for _, r := range list.all {
+			r.transport.CloseIdleConnections()
+		}
+	}
+}
