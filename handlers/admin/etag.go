@@ -40,7 +40,7 @@ func readTags(header http.Header, name string) tags {
 	t := tags{given: len(lines) > 0}
 	for _, line := range lines {
 		for tag := range strings.SplitSeq(line, ",") {
-			switch tag = strings.TrimSpace(tag); tag {
+			switch tag = strings.Trim(tag, " \t"); tag { // OWS, RFC 9110 §5.6.3
 			case "":
 			case "*":
 				t.any = true

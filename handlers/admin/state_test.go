@@ -215,13 +215,13 @@ func FuzzRequests(f *testing.F) {
 // FuzzConditions: only the exact tag of a revision names it, and no text is a
 // condition that lets a change through unasked.
 func FuzzConditions(f *testing.F) {
-	for _, seed := range []string{`"1"`, `"01"`, `W/"1"`, `*`, `"1","2"`, `""`, `"18446744073709551616"`, `"`, ` , `, `*, "1"`} {
+	for _, seed := range []string{`"1"`, `"01"`, `W/"1"`, `*`, `"1","2"`, `""`, `"18446744073709551616"`, `"`, ` , `, `*, "1"`, "*,\t*", "*,\r*"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		revision, err := required(http.Header{"If-Match": {text}})
-		kept := strings.Trim(text, ", \t\n\v\f\r\u0085\u00a0")
-		if err == nil && kept != tag(revision) && (revision != 0 || strings.Trim(kept, "*, ") != "") {
+		kept := strings.Trim(text, ", \t")
+		if err == nil && kept != tag(revision) && (revision != 0 || strings.Trim(kept, "*, \t") != "") {
 			t.Errorf("If-Match: %q = %d", text, revision)
 		}
 		_ = notModified(http.Header{"If-None-Match": {text}}, `"1"`)
