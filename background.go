@@ -67,9 +67,10 @@ func (g *gateway) noticeBlank(h redisstore.Health) {
 	}
 }
 
-// restore gives a Redis that has lost its data back what this gateway knows, so
-// that gateways which start later understand its tokens. It ends with ctx, or
-// when another gateway has recorded another epoch meanwhile.
+// restore gives a Redis that has lost its data the epoch back, so that gateways
+// which start later make and read ids as this one does. The rest, tag keys
+// included, is given back by the feed, which notices the loss by itself. It ends
+// with ctx, or when another gateway has recorded another epoch meanwhile.
 func (g *gateway) restore(ctx context.Context) error {
 	for {
 		select {
@@ -80,9 +81,6 @@ func (g *gateway) restore(ctx context.Context) error {
 		g.log.Info().Msg("Redis knows nothing of this deployment, it is new or has lost its data: it is told")
 		if err := g.claimEpoch(ctx); err != nil {
 			return err
-		}
-		if err := g.keys.Refresh(ctx, true); err != nil && ctx.Err() == nil {
-			g.log.Warn().Err(err).Msg("the tag keys cannot be given back")
 		}
 	}
 }

@@ -19,31 +19,12 @@ import (
 
 // The commands that change the registry of clients through the admin API.
 
-// shownClient is a client as the admin API tells it.
+// shownClient is a client as the admin API tells it, and what a change of it
+// brought along.
 type shownClient struct {
-	ID         string        `json:"client_id"`
-	Name       string        `json:"client_name,omitempty"`
-	Scope      string        `json:"scope"`
-	GrantTypes []string      `json:"grant_types,omitempty"`
-	AuthMethod string        `json:"token_endpoint_auth_method,omitempty"`
-	Audiences  []string      `json:"audiences"`
-	TokenTTL   int64         `json:"token_ttl,omitempty"` // seconds
-	Rate       string        `json:"rate,omitempty"`
-	Introspect string        `json:"introspect,omitempty"`
-	Disabled   bool          `json:"disabled"`
-	Source     string        `json:"source,omitempty"`
-	CreatedAt  *time.Time    `json:"created_at,omitempty"`
-	UpdatedAt  *time.Time    `json:"updated_at,omitempty"`
-	Secrets    []shownSecret `json:"secrets,omitempty"`
-	Note       string        `json:"note,omitempty"`
-}
-
-// shownSecret is a secret as the admin API tells it.
-type shownSecret struct {
-	ID         string     `json:"id"`
-	CreatedAt  *time.Time `json:"created_at,omitempty"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	clients.View
+	Secrets []clients.SecretView `json:"secrets,omitempty"` // in place of View's: left out if there are none
+	Note    string               `json:"note,omitempty"`
 }
 
 // newSecret is what a creation answers beside the rest: shown once.
@@ -174,7 +155,7 @@ func runClientShow(ctx context.Context, p *process, args []string) error {
 	}
 	// When secrets were used is told with the secrets.
 	var used struct {
-		Secrets []shownSecret `json:"secrets"`
+		Secrets []clients.SecretView `json:"secrets"`
 	}
 	if _, err := c.call(ctx, http.MethodGet, clientPath(id)+"/secrets", "", nil, &used); err != nil {
 		return err
