@@ -205,6 +205,7 @@ func TestAdminAPIReachesTheOtherGateway(t *testing.T) {
 			}
 			return got != http.StatusOK
 		}
+		begin := time.Now()
 		if !stopped(here) {
 			t.Errorf("%s: the token is still good where it was done", step.what)
 		}
@@ -213,6 +214,7 @@ func TestAdminAPIReachesTheOtherGateway(t *testing.T) {
 			status, _ := there.Post("/oauth2/token", client, "grant_type", "client_credentials")
 			return (status == http.StatusOK) == step.back
 		})
+		t.Logf("%s: in force at the other gateway, for live tokens and new ones, %v after the answer", step.what, time.Since(begin))
 	}
 }
 

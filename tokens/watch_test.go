@@ -331,6 +331,53 @@ func TestWatchWhilePushesAreLost(t *testing.T) {
 	})
 }
 
+// TestManyStreamsCostNoScan: a hundred thousand streams, each with a token of its
+// own, make nobody ask the store for as long as nothing happens, and a rule for
+// one of their clients cuts those of that client only.
+func TestManyStreamsCostNoScan(t *testing.T) {
+	streams, doomed := 100_000, 1000
+	if raceEnabled {
+		streams /= 10 // it takes ten times as long
+	}
+	synctest.Test(t, func(t *testing.T) {
+		other := tokens.Grant{Client: "other", Scope: grant.Scope, TTL: grant.TTL}
+		g := newGate(t, nil)
+		g.policy.scopes[other.Client] = other.Scope
+		cut := map[string]int{}
+		var mu sync.Mutex
+		for i := range streams {
+			of := grant
+			if i < doomed {
+				of = other
+			}
+			if i%1000 == 0 {
+				time.Sleep(time.Millisecond) // no worker makes more ids at once
+			}
+			text, _ := g.issue(t, of)
+			g.open(t, text, tokens.Requirement{}, func(error) {
+				mu.Lock()
+				defer mu.Unlock()
+				cut[of.Client]++
+			})
+		}
+		synctest.Wait()
+		loads := g.loads()
+		time.Sleep(10 * time.Minute)
+		if n := g.loads() - loads; n != 0 {
+			t.Errorf("%d loads in ten minutes in which nothing happens, want 0", n)
+		}
+		if _, err := g.RevokeClient(t.Context(), other.Client, "a test", ""); err != nil {
+			t.Fatal(err)
+		}
+		if len(cut) != 1 || cut[other.Client] != doomed || g.Stats().Watched != streams-doomed {
+			t.Errorf("cut were %v, and %d are left; want the %d of one client", cut, g.Stats().Watched, doomed)
+		}
+		if n := g.loads() - loads; n != 0 {
+			t.Errorf("%d loads for a rule, want 0", n)
+		}
+	})
+}
+
 // TestWatchOutlastsAnOutage: streams stay open while nobody can say anything
 // about them, and are asked for when somebody can, at a bounded rate.
 func TestWatchOutlastsAnOutage(t *testing.T) {
