@@ -20,6 +20,10 @@ func TestFromRequest(t *testing.T) {
 		{"/a?b=/../c", "h", "/a", nil, "a query takes no part"},
 		{"/a??", "h", "/a", nil, "a question mark in the query"},
 		{"/?", "h", "/", nil, "an empty query"},
+		{"/? /x", "h", "", canonical.ErrSpace, "three words are no request line, wherever the space is"},
+		{"/?a=b HTTP/1.1", "h", "", canonical.ErrSpace, "two versions"},
+		{"http://h?a b", "h", "", canonical.ErrSpace, "in a URL"},
+		{"/?a=%20b+c", "h", "/", nil, "encoded it is in order"},
 		{"http://h/a/b?c", "h", "/a/b", nil, "absolute-form routes like origin-form"},
 		{"HTTPS://h:8443/a", "h:8443", "/a", nil, "schemes know no case"},
 		{"http://h", "h", "/", nil, "no path is the root"},
@@ -105,6 +109,32 @@ func TestHost(t *testing.T) {
 		got, err := canonical.Host(test.hostport)
 		if got != test.want || (err == nil) != (test.want != "") {
 			t.Errorf("Host(%q) = %q, %v, want %q (%s)", test.hostport, got, err, test.want, test.why)
+		}
+	}
+}
+
+// TestFromRequestOverHTTP2: what net/http refuses over HTTP/1.1 only.
+func TestFromRequestOverHTTP2(t *testing.T) {
+	tests := []struct {
+		method, target, host string
+		hosts                []string
+		err                  error
+		why                  string
+	}{
+		{"GET", "/a", "h", nil, nil, "the ordinary case"},
+		{"M-SEARCH", "/a", "h", []string{"h"}, nil, "a Host that says the same"},
+		{"G T", "/a", "h", nil, canonical.ErrMethod, "a space in the method"},
+		{"GET\x00", "/a", "h", nil, canonical.ErrMethod, "NUL in the method"},
+		{"GET /x HTTP/1.1\r\nA:", "/a", "h", nil, canonical.ErrMethod, "a whole request line"},
+		{"g\xc3\xa9t", "/a", "h", nil, canonical.ErrMethod, "beyond ASCII"},
+		{"GET", "/a", "h", []string{"i"}, canonical.ErrHost, "a Host that says something else (RFC 9113 §8.3.1)"},
+		{"GET", "/a", "h", []string{"h", "i"}, canonical.ErrHost, "two of them"},
+		{"GET", "http://h/a", "h", nil, canonical.ErrForm, "a URL as the path"},
+	}
+	for _, test := range tests {
+		r := &http.Request{Method: test.method, ProtoMajor: 2, RequestURI: test.target, Host: test.host, Header: http.Header{"Host": test.hosts}}
+		if _, err := canonical.FromRequest(r); !errors.Is(err, test.err) {
+			t.Errorf("FromRequest(%q %q of %q, Host %q) = %v, want %v (%s)", test.method, test.target, test.host, test.hosts, err, test.err, test.why)
 		}
 	}
 }
