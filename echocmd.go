@@ -18,21 +18,39 @@ func runEcho(ctx context.Context, p *process, args []string) error {
 	flags := newFlags("echo")
 	listen := flags.String("listen", ":8080", "`address` to listen on")
 	name := flags.String("name", "echo", "`name` to answer with")
+	health := flags.String("health", "", "`path` that says 200; or 503: after the signal USR1 until USR2 comes, and while it drains")
+	drain := flags.Duration("drain", 0, "how `long` to answer on after SIGTERM, so that callers can leave before the listener is closed")
 	if err := parseFlags(p, flags, args, 0); err != nil {
 		return err
+	}
+	upstream := echoServer{name: *name, drain: *drain}
+	if *health != "" {
+		upstream.healthPath = *health
+		stop := onHealthSignal(upstream.health.Set)
+		defer stop()
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stderr, "snowgate echo: %s listens on %s\n", *name, listener.Addr())
-	return serveEcho(ctx, listener, *name)
+	return upstream.serve(ctx, listener)
 }
 
-// serveEcho serves the demo upstream until ctx ends, then lets running requests
-// finish for a moment and cuts what is left.
-func serveEcho(ctx context.Context, listener net.Listener, name string) error {
-	server := &http.Server{Handler: echo.Handler(name), ReadHeaderTimeout: 10 * time.Second}
+// echoServer is the demo upstream.
+type echoServer struct {
+	name       string
+	healthPath string        // where it tells its health; empty: nowhere
+	drain      time.Duration // how long it goes on after it was asked to end
+
+	health   echo.Health
+	draining echo.Drain
+}
+
+// serve serves the demo upstream until ctx ends and it was left for as long as
+// it drains, then lets running requests finish for a moment and cuts what is left.
+func (e *echoServer) serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{Handler: e.draining.Wrap(e.handler()), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -40,6 +58,9 @@ func serveEcho(ctx context.Context, listener net.Listener, name string) error {
 		return err
 	case <-ctx.Done():
 	}
+	e.health.Set(false)
+	e.draining.Begin()
+	<-time.After(e.drain)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), echoGrace)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
@@ -49,4 +70,15 @@ func serveEcho(ctx context.Context, listener net.Listener, name string) error {
 		return err
 	}
 	return nil
+}
+
+func (e *echoServer) handler() http.Handler {
+	echoes := echo.Handler(e.name)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.healthPath != "" && r.URL.Path == e.healthPath {
+			e.health.ServeHTTP(w, r)
+			return
+		}
+		echoes.ServeHTTP(w, r)
+	})
 }

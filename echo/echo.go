@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -25,13 +27,14 @@ const maxBody = 1 << 40
 
 // Received is the JSON answer.
 type Received struct {
-	Name    string              `json:"name"`    // the name the upstream was started with
-	Method  string              `json:"method"`  //
-	Path    string              `json:"path"`    // as it stood on the request line, still encoded
-	Query   string              `json:"query"`   // as it stood on the request line
-	Host    string              `json:"host"`    //
-	Headers map[string][]string `json:"headers"` //
-	Body    int64               `json:"body"`    // bytes of the request body
+	Name     string              `json:"name"`     // the name the upstream was started with
+	Hostname string              `json:"hostname"` // of the machine: tells replicas apart; a container's is its id
+	Method   string              `json:"method"`   //
+	Path     string              `json:"path"`     // as it stood on the request line, still encoded
+	Query    string              `json:"query"`    // as it stood on the request line
+	Host     string              `json:"host"`     //
+	Headers  map[string][]string `json:"headers"`  //
+	Body     int64               `json:"body"`     // bytes of the request body
 }
 
 // Handler returns the upstream called name. It is safe for concurrent use and
@@ -49,6 +52,12 @@ func Handler(name string) http.Handler {
 	})
 }
 
+// hostname is the name of the machine, empty if it has none.
+var hostname = sync.OnceValue(func() string {
+	name, _ := os.Hostname()
+	return name
+})
+
 func serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	n, err := io.Copy(io.Discard, io.LimitReader(r.Body, maxBody))
 	if err != nil {
@@ -59,7 +68,7 @@ func serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	_ = out.Encode(Received{
-		Name: name, Method: r.Method, Path: path, Query: query,
+		Name: name, Hostname: hostname(), Method: r.Method, Path: path, Query: query,
 		Host: r.Host, Headers: r.Header, Body: n,
 	})
 }
