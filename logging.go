@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log"
@@ -10,19 +11,68 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/config"
+	"snowgate/logsink"
 )
 
-// newLogger returns the logger that cfg asks for, writing to w.
-func newLogger(cfg config.Config, w io.Writer) zerolog.Logger {
+// logs is where one gateway logs.
+type logs struct {
+	sink *logsink.Sink
+	// main is for what the gateway has to say of itself: a line is written when
+	// the call returns. access is for the lines of requests, which are written a
+	// little later, many at once.
+	main, access zerolog.Logger
+}
+
+// openLog returns the logs that cfg asks for, written to stderr. They are closed
+// after everything else, so that the last line is written.
+func (p *process) openLog(cfg config.Config) *logs {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
+	out := p.stderr
 	if cfg.LogFormat == "console" {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly}
+		out = eachLine{zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}}
 	}
 	level, err := zerolog.ParseLevel(cfg.LogLevel)
 	if err != nil {
 		level = zerolog.InfoLevel // config has checked it
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger()
+	sink := logsink.New(out, logsink.Options{})
+	p.log.Store(sink)
+	logger := zerolog.New(sink).Level(level).With().Timestamp().Logger()
+	return &logs{sink: sink, main: logger, access: logger.Output(sink.Batched())}
+}
+
+// Close writes what has not been written yet.
+func (l *logs) Close() { l.sink.Close() }
+
+// flushLog writes what has not been written yet, before the process ends in a
+// hurry.
+func (p *process) flushLog() {
+	if sink := p.log.Load(); sink != nil {
+		sink.Close()
+	}
+}
+
+// logTo makes the lines of requests go where l says, and the lines that are lost
+// there be counted.
+func (g *gateway) logTo(l *logs) {
+	g.access = l.access
+	g.metrics.CollectLostLines(l.sink.Lost)
+}
+
+// eachLine hands lines on one by one: a [zerolog.ConsoleWriter] takes no more.
+type eachLine struct{ out io.Writer }
+
+// Write implements [io.Writer].
+func (w eachLine) Write(lines []byte) (int, error) {
+	written := 0
+	for line := range bytes.Lines(lines) {
+		n, err := w.out.Write(line)
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
 }
 
 // serverLog turns what net/http has to say, which is mostly about callers that
