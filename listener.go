@@ -6,14 +6,17 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"snowgate/clientconn"
 )
 
 // patientListener is a listener that takes all connections that wait before it
 // is closed. The kernel completes handshakes before a connection is accepted, and
 // closing the socket resets those that wait; their clients have sent requests
-// already.
+// already. The connections are those of clients: see [clientconn].
 type patientListener struct {
 	*net.TCPListener
+	waiters clientconn.Waiters
 	retired atomic.Bool
 	taken   bool          // last has been filled; used by Accept only
 	last    []net.Conn    // connections that waited when the listener retired
@@ -29,8 +32,11 @@ func newPatientListener(inner *net.TCPListener) *patientListener {
 func (l *patientListener) Accept() (net.Conn, error) {
 	if !l.retired.Load() {
 		conn, err := l.TCPListener.Accept()
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return conn, err
+		if err == nil {
+			return clientconn.Wrap(conn, &l.waiters), nil
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, err
 		}
 	}
 	var fault error
@@ -41,7 +47,7 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	if len(l.last) > 0 {
 		conn := l.last[0]
 		l.last = l.last[1:]
-		return conn, nil
+		return clientconn.Wrap(conn, &l.waiters), nil
 	}
 	fault = errors.Join(net.ErrClosed, fault, l.TCPListener.Close())
 	close(l.empty)

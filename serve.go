@@ -18,7 +18,10 @@ const (
 	// swallows before it sends the refusal. Endpoints with a body and the proxy
 	// set deadlines of their own.
 	readTimeout = 10 * time.Second
-	idleTimeout = 2 * time.Minute
+	// writeTimeout is for answers that the gateway makes itself, to clients that do
+	// not take them. The proxy sets deadlines of its own.
+	writeTimeout = 60 * time.Second
+	idleTimeout  = 2 * time.Minute
 	// headerBytes is where a header block gets 431. net/http adds 4 KiB of slack
 	// to what it is told.
 	headerBytes = 32<<10 - 4<<10
@@ -32,10 +35,14 @@ func runServe(ctx context.Context, p *process, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	g, err := newGateway(cfg, newLogger(cfg, p.stderr))
+	log := p.openLog(cfg)
+	defer log.Close()
+	manageMemory(log.main)
+	g, err := newGateway(cfg, log.main)
 	if err != nil {
 		return err
 	}
+	g.logTo(log)
 	public, err := listen(ctx, cfg.Listen)
 	if err != nil {
 		return err
@@ -62,7 +69,7 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	streams, cutStreams := context.WithCancelCause(work)
 	defer cutStreams(nil)
 	patient := newPatientListener(public)
-	publicServer := g.newServer(streams, "public", g.publicHandler())
+	publicServer := g.newServer(streams, "public", g.publicHandler(g.forwarder))
 	g.speak(publicServer)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
 	g.announce(public, admin)
@@ -99,6 +106,7 @@ func (g *gateway) newServer(base context.Context, name string, handler http.Hand
 		Handler:                      handler,
 		ReadHeaderTimeout:            readHeaderTimeout,
 		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               headerBytes,
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no path: it is refused like other targets

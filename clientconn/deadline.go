@@ -1,0 +1,108 @@
+package clientconn
+
+import (
+	"errors"
+	"math"
+	"os"
+	"sync"
+	"time"
+)
+
+// deadline is that of one direction. Its invariant: while a call of the connection is under
+// way, armed is not after wanted.
+type deadline struct {
+	set func(time.Time) error // of the connection
+
+	mu     sync.Mutex
+	wanted instant // what the owner has asked for
+	armed  instant // what the connection has
+	calls  int     // of the connection that are under way
+}
+
+// want notes the deadline t. Only a call that it would be too late for is told.
+func (d *deadline) want(t time.Time) error {
+	at := instantOf(t)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wanted = at
+	if d.calls == 0 {
+		return nil
+	}
+	return d.tighten()
+}
+
+// begin precedes a call of the connection. A deadline that cannot be set is no reason
+// not to try: the connection is closed, and the call says so.
+func (d *deadline) begin() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	_ = d.tighten()
+}
+
+// again follows a call of the connection, and reports whether it is to be repeated,
+// because it has met the armed deadline before the wanted one.
+func (d *deadline) again(err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && d.wanted > now() {
+		if d.armed == d.wanted {
+			return true // somebody else has armed it
+		}
+		return d.arm() == nil
+	}
+	d.calls--
+	return false
+}
+
+// tighten sees to it that armed is not after wanted.
+func (d *deadline) tighten() error {
+	if d.armed <= d.wanted {
+		return nil
+	}
+	return d.arm()
+}
+
+func (d *deadline) arm() error {
+	d.armed = d.wanted
+	return d.set(d.wanted.time())
+}
+
+// instant is a time on the monotonic clock, in nanoseconds since base.
+type instant int64
+
+const (
+	past  instant = math.MinInt64 // for deadlines that interrupt
+	never instant = math.MaxInt64 // for no deadline
+)
+
+var base = time.Now()
+
+func now() instant { return instant(time.Since(base)) }
+
+// instantOf returns the instant of a deadline. It spares the clock for those that
+// were computed from a reading of it, and for those long ago.
+func instantOf(t time.Time) instant {
+	const longAgo = 1 // in Unix time: net/http and others have no deadline of that day in mind
+	switch {
+	case t.IsZero():
+		return never
+	case t.Unix() <= longAgo:
+		return past
+	case t == t.Round(0): //nolint:staticcheck // not Equal: this asks whether it is of the wall clock only
+		return now() + instant(time.Until(t))
+	default:
+		return instant(t.Sub(base))
+	}
+}
+
+func (i instant) time() time.Time {
+	switch i {
+	case never:
+		return time.Time{}
+	case past:
+		return time.Unix(1, 0)
+	default:
+		return base.Add(time.Duration(i))
+	}
+}
