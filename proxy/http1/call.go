@@ -1,0 +1,262 @@
+package http1
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Call is one request and its answer. Everything but [Call.Abort] is for one goroutine
+// at a time.
+type Call struct {
+	// Status, Header and Length are those of the answer. Header has canonical names
+	// and is as it was received, but for a length that another one makes void. Length
+	// is -1 if only the end of the body tells. They are valid when Send has returned
+	// nil.
+	Status int
+	Header []Field
+	Length int64
+
+	// Reused tells that the last connection that was tried had carried requests of
+	// others, Heard that a byte came back on it. They are valid when Send has
+	// returned.
+	Reused, Heard bool
+
+	transport *Transport
+	conn      *conn // nil when the call is over
+	upload    *upload
+	body      body
+	coded     bool // in chunks
+	lasting   bool // the connection may be used again
+	few       [12]Field
+
+	mu      sync.Mutex
+	open    *conn              // what Abort closes
+	cancel  context.CancelFunc // of a dial
+	aborted bool
+}
+
+// Send sends r and waits for the header of the answer. With fresh, it does so on a
+// new connection, else on one that was kept, if there is any. If it returns an error
+// the call is over, though r.Body may still be in use; see [Call.Wait].
+//
+// Kept connections that turn out to be closed before anything was written are passed
+// over. If anything was written, the request is not sent again: that is left to the
+// caller, who knows whether it may be.
+func (c *Call) Send(ctx context.Context, r *Request, fresh bool) error {
+	for {
+		conn, err := c.connect(ctx, fresh)
+		if err != nil {
+			return err
+		}
+		wrote, err := c.sendOn(conn, r)
+		if err == nil {
+			return nil
+		}
+		stale := conn.kept && wrote == 0 && c.upload == nil
+		c.hangUp()
+		if !stale || c.isAborted() {
+			return err
+		}
+	}
+}
+
+// connect takes a connection for the call.
+func (c *Call) connect(ctx context.Context, fresh bool) (*conn, error) {
+	var one *conn
+	if !fresh {
+		one = c.transport.take()
+	}
+	if one == nil {
+		var err error
+		if one, err = c.dial(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.conn, c.Reused = one, one.kept
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.aborted {
+		one.close()
+	}
+	c.open = one
+	return one, nil
+}
+
+// dial makes a connection, unless the call is aborted.
+func (c *Call) dial(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	c.cancel = cancel
+	if c.aborted {
+		cancel()
+	}
+	c.mu.Unlock()
+	return c.transport.dial(ctx)
+}
+
+// sendOn sends r on one connection and reads the head of the answer. It returns how
+// many bytes were written.
+func (c *Call) sendOn(conn *conn, r *Request) (wrote int, err error) {
+	head, err := r.appendHead(conn.out[:0])
+	if cap(head) <= maxKeptOut {
+		conn.out = head
+	}
+	if err != nil {
+		conn.kept = false // it is not the connection's fault
+		return 0, err
+	}
+	var begin func()
+	if r.Body != nil {
+		begin = func() { c.upload = startUpload(conn, r, c.transport.ContinueTimeout) }
+	}
+	wrote, err = conn.ask(head, begin)
+	if err == errStale && !conn.kept { //nolint:errorlint // it is never wrapped
+		return 0, malformed("answer", "before the request")
+	}
+	if err != nil {
+		return wrote, broken(err)
+	}
+	c.Heard = true
+	return wrote, c.receive(r)
+}
+
+// receive reads heads up to that of the answer proper.
+func (c *Call) receive(r *Request) error {
+	for range maxInterim {
+		head, err := c.conn.head(c.transport.MaxHeader)
+		if err != nil {
+			return err
+		}
+		if err := c.parseHead(head); err != nil {
+			return err
+		}
+		if c.Status >= 200 || c.Status == 101 {
+			c.expectBody(r.Method)
+			return nil
+		}
+		if c.Status == 100 {
+			c.upload.proceed()
+		}
+		if r.Interim != nil {
+			if err := r.Interim(c.Status, c.Header); err != nil {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("%w: more than %d interim ones", ErrAnswer, maxInterim)
+}
+
+// Abort breaks the call off, whatever it waits for, and has it fail from now on. It
+// may be called by any goroutine, at any time; a call that is over is not harmed.
+func (c *Call) Abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.aborted = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+	if c.open != nil {
+		c.open.close()
+	}
+}
+
+func (c *Call) isAborted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.aborted
+}
+
+// letGo takes the connection away from Abort. It reports whether it is unharmed.
+func (c *Call) letGo() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = nil
+	return !c.aborted
+}
+
+// hangUp ends the call and closes its connection.
+func (c *Call) hangUp() {
+	c.letGo()
+	c.conn.close()
+	c.conn = nil
+	c.upload.stop()
+}
+
+// settleTime is how long a call whose answer is complete waits for the last of its
+// request to be written, which is a matter of the scheduler's turn if the server has
+// waited for the whole of it.
+const settleTime = 50 * time.Millisecond
+
+// finish gives the connection back for another call, and reports true, if the answer was
+// read to its end and the request written to its end, or is within limit, and neither side
+// has said that it is to be closed.
+func (c *Call) finish(limit time.Duration) bool {
+	if c.conn == nil || !c.body.ended || !c.lasting || len(c.conn.buffered()) > 0 || !c.upload.complete(limit) || !c.letGo() {
+		return false
+	}
+	conn := c.conn
+	c.conn = nil
+	c.transport.keep(conn)
+	return true
+}
+
+// Close ends the call. The connection is closed, unless it is fit for another one. Close
+// may be called more than once.
+func (c *Call) Close() error {
+	if c.conn != nil && !c.finish(settleTime) {
+		c.hangUp()
+	}
+	return nil
+}
+
+// Wait waits until the body of the request is not read any more. The call must be
+// over, and a Read of the body that hangs has to be brought to an end by other means.
+func (c *Call) Wait() { c.upload.wait() }
+
+// Tunnel returns the connection as it is, after an answer that switches protocols
+// (RFC 9110 §15.2.2). What was read ahead comes first. [Call.Close] and [Call.Abort]
+// close it.
+func (c *Call) Tunnel() io.ReadWriteCloser { return &tunnel{c, c.conn} }
+
+type tunnel struct {
+	call *Call
+	conn *conn
+}
+
+func (t *tunnel) Read(p []byte) (int, error) { return t.conn.read(p) }
+
+func (t *tunnel) Write(p []byte) (int, error) { return t.conn.net.Write(p) }
+
+// Close may be called by any goroutine, more than once.
+func (t *tunnel) Close() error {
+	t.call.Abort()
+	return nil
+}
+
+// CloseWrite tells the server that nothing more comes.
+func (t *tunnel) CloseWrite() error {
+	half, ok := t.conn.net.(interface{ CloseWrite() error })
+	if !ok {
+		return io.ErrClosedPipe
+	}
+	return half.CloseWrite()
+}
+
+// Do is [Call.Send] for who has a context and nothing else to say: the call is aborted
+// with ctx, and the caller closes it.
+func (t *Transport) Do(ctx context.Context, r *Request) (*Call, error) {
+	call := t.Call()
+	stop := context.AfterFunc(ctx, call.Abort)
+	if err := call.Send(ctx, r, false); err != nil {
+		stop()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	return call, nil
+}

@@ -1,0 +1,165 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// readBuffer is the size of the buffer of a connection. It grows for a larger header,
+// for as long as that is read.
+const readBuffer = 4 << 10
+
+// maxKeptOut is how large the memory for request heads may be that a connection keeps.
+const maxKeptOut = 8 << 10
+
+// conn is one connection, with what was read of it and not used yet. It belongs to
+// one call at a time; only close may be called by others.
+type conn struct {
+	net   net.Conn
+	turn  turn
+	kept  bool      // has carried other requests
+	since time.Time // idle since
+
+	buf  []byte // buf[r:w] was read and not used
+	r, w int
+	out  []byte // memory for the head of a request
+}
+
+func newConn(network net.Conn) (*conn, error) {
+	c := &conn{net: network, buf: make([]byte, readBuffer)}
+	if err := c.prepare(); err != nil {
+		_ = network.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// close ends the connection, and whatever waits for it.
+func (c *conn) close() { _ = c.net.Close() }
+
+// buffered returns what was read and not used.
+func (c *conn) buffered() []byte { return c.buf[c.r:c.w] }
+
+// take marks the first n bytes of buffered as used.
+func (c *conn) take(n int) {
+	c.r += n
+	if c.r < c.w {
+		return
+	}
+	c.r, c.w = 0, 0
+	if len(c.buf) > readBuffer {
+		c.buf = make([]byte, readBuffer)
+	}
+}
+
+// fill waits for more bytes behind those that are buffered, up to most altogether.
+// It returns io.EOF at the end of the connection, [ErrHeaderSize] if there is no room.
+func (c *conn) fill(most int) error {
+	if c.r > 0 {
+		copy(c.buf, c.buf[c.r:c.w])
+		c.r, c.w = 0, c.w-c.r
+	}
+	if c.w >= most {
+		return ErrHeaderSize
+	}
+	if c.w == len(c.buf) {
+		c.buf = append(c.buf, make([]byte, len(c.buf))...)
+	}
+	n, err := c.net.Read(c.buf[c.w:min(len(c.buf), most)])
+	c.w += n
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// read reads into p what is buffered, or else what comes next.
+func (c *conn) read(p []byte) (int, error) {
+	if c.r == c.w {
+		if len(p) >= len(c.buf) {
+			return c.net.Read(p)
+		}
+		if err := c.fill(len(c.buf)); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.buf[c.r:c.w])
+	c.take(n)
+	return n, nil
+}
+
+// line returns the next line, of up to most bytes, without its end, which must be CRLF. It
+// is valid until the next read.
+func (c *conn) line(most int) ([]byte, error) {
+	for {
+		if i := bytes.IndexByte(c.buffered(), '\n'); i >= 0 {
+			text, ok := bytes.CutSuffix(c.buf[c.r:c.r+i], []byte("\r"))
+			if !ok || len(text) > most {
+				return nil, malformed("line", string(text))
+			}
+			c.r += i + 1 // not take, which could give the memory of text away
+			return text, nil
+		}
+		if len(c.buffered()) > most {
+			return nil, malformed("long line", string(c.buffered()))
+		}
+		if err := c.fill(readBuffer + most); err != nil {
+			return nil, broken(err)
+		}
+	}
+}
+
+// head returns the lines up to the next empty one, with their ends, the empty one
+// included. There may be up to most bytes of them.
+func (c *conn) head(most int) (string, error) {
+	seen := 0
+	for {
+		if end := headEnd(c.buffered(), seen); end >= 0 {
+			text := string(c.buf[c.r : c.r+end])
+			c.take(end)
+			return text, nil
+		}
+		seen = max(len(c.buffered())-len("\n\r"), 0)
+		if err := c.fill(most); err != nil {
+			return "", c.cutShort(err)
+		}
+	}
+}
+
+// cutShort words the end of a connection within a head.
+func (c *conn) cutShort(err error) error {
+	if errors.Is(err, io.EOF) && c.r < c.w {
+		return fmt.Errorf("%w: it ends within its header: %q", ErrAnswer, c.buf[c.r:min(c.w, c.r+64)])
+	}
+	return broken(err)
+}
+
+// headEnd returns where the first empty line in b ends, -1 if there is none. The
+// first line counts as none. It begins to look at from.
+func headEnd(b []byte, from int) int {
+	for {
+		i := bytes.IndexByte(b[from:], '\n')
+		if i < 0 {
+			return -1
+		}
+		from += i + 1
+		switch rest := b[from:]; {
+		case len(rest) > 0 && rest[0] == '\n':
+			return from + 1
+		case len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n':
+			return from + 2
+		}
+	}
+}
+
+// broken is what the end of a connection is where it may not end.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
