@@ -80,6 +80,13 @@ var checks = []check{
 		return ""
 	}},
 	{"WAIT_TIMEOUT", nil, func(c *Config, _ time.Time) string { return positive(c.WaitTimeout) }},
+	{"DOCKER_HOST", nil, func(c *Config, _ time.Time) string { return checkDockerHost(c.DockerHost) }},
+	{"DOCKER_ALLOW_PUBLIC", []string{"DOCKER_HOST"}, func(c *Config, _ time.Time) string {
+		if c.DockerAllowPublic && c.DockerHost == "" {
+			return "has no use without " + Prefix + "DOCKER_HOST"
+		}
+		return ""
+	}},
 	{"ADMIN_CLIENT_SECRET", nil, checkAdminSecret},
 	{"TLS_CERT", []string{"TLS_KEY"}, checkCertificate},
 	{"TLS_KEY", []string{"TLS_CERT"}, func(c *Config, _ time.Time) string {
@@ -88,6 +95,7 @@ var checks = []check{
 		}
 		return ""
 	}},
+	{"HSTS", []string{"TLS_CERT", "TRUSTED_PROXIES"}, checkHSTS},
 	{"H2C", []string{"TLS_CERT"}, func(c *Config, _ time.Time) string {
 		if c.H2C && c.TLSCert != "" {
 			return "has no use beside " + Prefix + "TLS_CERT: HTTP/2 is offered over TLS then"

@@ -98,10 +98,16 @@ type Config struct {
 	// TLSCert and TLSKey are set both or neither.
 	TLSCert string `env:"TLS_CERT" doc:"PEM file with the certificate (chain) of the public listener; read again when it changes"`
 	TLSKey  string `env:"TLS_KEY" doc:"PEM file with the private key to it"`
-	H2C     bool   `env:"H2C" envDefault:"false" doc:"HTTP/2 without TLS on the public listener, for clients that know it beforehand"`
+	// HSTS is sent with answers that go over TLS, also to a trusted proxy.
+	HSTS HSTS `env:"HSTS" doc:"value of Strict-Transport-Security, such as max-age=31536000; includeSubDomains, which is sent with every answer over TLS, of the gateway or of a trusted proxy in front; empty: not sent"`
+	H2C  bool `env:"H2C" envDefault:"false" doc:"HTTP/2 without TLS on the public listener, for clients that know it beforehand"`
 
 	Drain           time.Duration `env:"DRAIN" envDefault:"5s" doc:"how long a stopping gateway still accepts requests, so that load balancers notice"`
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"25s" doc:"when a stopping gateway cuts what still runs, counted from the signal"`
+
+	// DockerHost is empty if no routes are discovered.
+	DockerHost        string `env:"DOCKER_HOST" doc:"Docker API from whose containers routes are discovered by their labels: unix:///var/run/docker.sock, or tcp://host:port of a proxy such as snowgate docker-proxy; empty: none are"`
+	DockerAllowPublic bool   `env:"DOCKER_ALLOW_PUBLIC" envDefault:"false" doc:"whether the label snowgate.public may make a route public"`
 
 	TokenKey Key `env:"TOKEN_KEY" doc:"key of the token tag, 32 bytes as base64, when it shall not be kept in Redis"`
 

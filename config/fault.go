@@ -11,7 +11,8 @@ import (
 // Fault is one thing that is wrong with the configuration: with a variable, or
 // with a place in the file.
 type Fault struct {
-	// Variable is the full name of the variable, empty for a fault of the file.
+	// Variable is the full name of the variable, or of the label of a container;
+	// empty for a fault of the file.
 	Variable string
 	// Path, Line and Column tell where in the file, counted from 1. Line is 0
 	// if the fault is not at one place.

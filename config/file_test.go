@@ -61,6 +61,10 @@ func TestParseGoodFile(t *testing.T) {
 			AddPrefix: "/v2", HostHeader: "orders.internal",
 			EditRequest:  Edits{Set: map[string]string{"X-Env": "prod", "Authorization": "Basic c2VjcmV0"}, Remove: []string{"Cookie"}},
 			EditResponse: Edits{Set: map[string]string{"Server": "snowgate"}, Remove: []string{"X-Powered-By"}},
+			CORS: CORS{
+				Origins: []string{"https://app.example", "https://*.example.com"}, Methods: []string{"GET"},
+				RequestHeaders: []string{"Authorization", "X-Trace"}, ExposedHeaders: []string{"Etag"}, Credentials: true, MaxAge: time.Hour,
+			},
 		}, {
 			Name: "rest", Path: "/", Upstreams: []url.URL{{Scheme: "http", Host: "[::1]:8080"}}, Public: true,
 			Timeout: 30 * time.Second, MaxBody: 10 << 20, Balance: RoundRobin, PreserveHost: true,

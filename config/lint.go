@@ -13,6 +13,7 @@ func (f File) Lint() []string {
 		if !route.Public && route.Scopes == "" {
 			notes = append(notes, fmt.Sprintf("route %q asks for a token, but for no scope: a token of any client passes", route.Name))
 		}
+		notes = append(notes, lintCORS(route)...)
 		for _, other := range f.Routes {
 			switch {
 			case isOpenBeside(route, other):

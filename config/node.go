@@ -28,6 +28,7 @@ const maxElements = 1000
 // value is gone by the time its meaning is judged.
 type decoder struct {
 	path   string
+	labels bool // what is read are labels of a container, named in the anchors of the nodes
 	faults Faults
 	notes  Faults
 }
@@ -49,7 +50,11 @@ func (d *decoder) note(n *yaml.Node, format string, args ...any) {
 	}
 }
 
+// at returns a fault of n, which is a place of the file or belongs to a label.
 func (d *decoder) at(n *yaml.Node, format string, args ...any) Fault {
+	if d.labels {
+		return Fault{Variable: quoteLabel(n.Anchor), Message: fmt.Sprintf(format, args...)}
+	}
 	return Fault{Path: d.path, Line: n.Line, Column: n.Column, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -251,7 +256,10 @@ func kind(n *yaml.Node) string {
 	return "a single value"
 }
 
-// place names the position of n within the same file.
+// place names the position of n within the same file, or the label it belongs to.
 func place(n *yaml.Node) string {
+	if n.Anchor != "" { // which no file may have
+		return quoteLabel(n.Anchor)
+	}
 	return fmt.Sprintf("%d:%d", n.Line, n.Column)
 }

@@ -170,6 +170,9 @@ func routeNode(r Route) *yaml.Node {
 		put(n, "client_rate", text(r.ClientRate.String()))
 	}
 	putRewrites(n, r)
+	if !r.CORS.IsZero() {
+		put(n, "cors", corsNode(r.CORS))
+	}
 	return n
 }
 

@@ -76,6 +76,8 @@ type Route struct {
 	HostHeader   string
 	// MaxInFlight bounds the requests under way at one time; 0 is unlimited.
 	MaxInFlight int
+	// CORS says which pages of other origins may use the route from a browser.
+	CORS CORS
 }
 
 // routeReader reads the routes of one file and remembers what must not occur in
@@ -101,14 +103,14 @@ func (r *routeReader) route(n *yaml.Node) Route {
 	o := r.object(n, "a route", "name", "host", "path", "upstreams", "strip_prefix", "methods", "scopes", "audience",
 		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash",
 		"balance", "health", "max_in_flight", "add_prefix", "set_request_headers", "remove_request_headers",
-		"set_response_headers", "remove_response_headers", "preserve_host", "host_header", "rate", "client_rate")
+		"set_response_headers", "remove_response_headers", "preserve_host", "host_header", "rate", "client_rate", "cors")
 	route := Route{
 		Name:              r.name(r.required(o, "name"), "route name", "1 to 64 characters of A-Za-z0-9._-", validRouteName, r.names),
 		Host:              r.host(o.keys["host"]),
 		Path:              r.routePath(r.required(o, "path")),
 		Upstreams:         r.upstreams(o.keys["upstreams"]),
 		StripPrefix:       r.boolean(o.keys["strip_prefix"], "strip_prefix"),
-		Methods:           r.unique(o.keys["methods"], "methods", "a method in capitals, other than CONNECT and TRACE", validMethod),
+		Methods:           r.unique(o.keys["methods"], "methods", methodWanted, validMethod),
 		Scopes:            r.scopes(o.keys["scopes"]),
 		Audience:          r.audience(o.keys["audience"]),
 		Public:            r.boolean(o.keys["public"], "public"),
@@ -125,8 +127,10 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		AddPrefix:         r.addPrefix(o.keys["add_prefix"]),
 		EditRequest:       r.edits(o.keys["set_request_headers"], o.keys["remove_request_headers"]),
 		EditResponse:      r.edits(o.keys["set_response_headers"], o.keys["remove_response_headers"]),
+		CORS:              r.cors(o.keys["cors"]),
 	}
 	route.PreserveHost, route.HostHeader = r.hostHeader(o.keys["preserve_host"], o.keys["host_header"])
+	r.checkCORS(o, &route)
 	r.together(o, route)
 	return route
 }
@@ -168,6 +172,9 @@ func validRouteName(text string) bool { return routeName.MatchString(text) }
 // method is stricter than RFC 9110 §9.1, which allows any token: methods are
 // case-sensitive, and one in lower case is most likely a mistake.
 var method = regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`)
+
+// methodWanted says what satisfies validMethod, for faults.
+const methodWanted = "a method in capitals, other than CONNECT and TRACE"
 
 func validMethod(text string) bool {
 	return method.MatchString(text) && text != "CONNECT" && text != "TRACE"
