@@ -1,0 +1,221 @@
+package docker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"snowgate/proxy"
+)
+
+// maxRouteName is the length of the longest name that a route can have.
+const maxRouteName = 64
+
+// State is what became of a container.
+type State string
+
+// The states of a container.
+const (
+	Serving  State = "serving"  // it is a replica of its route
+	Waiting  State = "waiting"  // it would be, but does not run, or is not healthy
+	Rejected State = "rejected" // it cannot be
+)
+
+// Container is what became of one container.
+type Container struct {
+	ID, Name, Owner string
+	Route           string // the name of its route; empty if it was rejected
+	Address         string // with the port; only if it serves
+	State           State
+	Reason          string // why it does not serve
+}
+
+// candidate is a container on its way to be a replica.
+type candidate struct {
+	*container
+	reading Reading
+	network string // on which address is
+	address netip.AddrPort
+	state   State
+	reason  string
+}
+
+// reject notes why c cannot be a replica.
+func (c *candidate) reject(err error) {
+	c.state, c.reason = Rejected, strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// picture is what is known at one moment.
+type picture struct {
+	containers []container
+	links      []netip.Prefix
+	networks   map[netip.Prefix]string // names by subnet, where they are of interest
+}
+
+// assembler makes routes of containers. It is not safe for concurrent use.
+type assembler struct {
+	read   func(name string, labels map[string]string) (Reading, error)
+	known  map[string]outcome // by the id of the container, whose labels never change
+	claims map[owner]int64    // since when an owner has had containers, Unix time
+}
+
+// outcome is what reading the labels of a container gave.
+type outcome struct {
+	Reading
+	err error
+}
+
+// assemble returns the routes that follow from p, the oldest claim first, and what
+// became of each container, by name. out tells why a container that runs gets no
+// requests all the same, or nothing.
+func (a *assembler) assemble(p picture, out func(id string) string) ([]proxy.Route, []candidate) {
+	groups := a.group(p.containers)
+	owners := slices.SortedFunc(maps.Keys(groups), func(x, y owner) int {
+		return cmp.Or(cmp.Compare(a.claims[x], a.claims[y]), cmp.Compare(x.String(), y.String()))
+	})
+	routes := []proxy.Route{}
+	var all []candidate
+	names := make(map[string]bool)
+	for _, o := range owners {
+		members := groups[o]
+		for i := range members {
+			members[i].judge(p, out)
+		}
+		if leader := lead(members); leader != nil {
+			route := leader.route(o, members, names)
+			names[route.Name] = true
+			routes = append(routes, route)
+		}
+		all = append(all, members...)
+	}
+	return routes, all
+}
+
+// group reads the labels of all containers, and sorts those that are enabled by
+// owner, the newest first. It keeps the claims of owners that have any.
+func (a *assembler) group(containers []container) map[owner][]candidate {
+	groups := make(map[owner][]candidate)
+	known, claims := make(map[string]outcome), make(map[owner]int64)
+	for i := range containers {
+		c := &containers[i]
+		if c.oneOff() {
+			continue
+		}
+		o := c.owner()
+		read, seen := a.known[c.id]
+		if !seen {
+			read.Reading, read.err = a.read(o.service, c.labels)
+		}
+		known[c.id] = read
+		if read.err == nil && !read.Enabled {
+			continue
+		}
+		one := candidate{container: c, reading: read.Reading}
+		if read.err != nil {
+			one.reject(read.err)
+		}
+		groups[o] = append(groups[o], one)
+		since, claimed := a.claims[o]
+		if !claimed {
+			since = min(cmp.Or(claims[o], c.created), c.created)
+		}
+		claims[o] = since
+	}
+	for _, members := range groups {
+		slices.SortFunc(members, func(a, b candidate) int { return newer(a.container, b.container) })
+	}
+	a.known, a.claims = known, claims
+	return groups
+}
+
+// judge finds out whether c can be a replica now, as far as it alone is concerned.
+func (c *candidate) judge(p picture, out func(id string) string) {
+	if c.state == Rejected {
+		return
+	}
+	network, address, err := c.place(c.reading.Network, p)
+	idle := cmp.Or(c.idle(), out(c.id))
+	switch {
+	case err != nil && (idle == "" || !c.mayBePlaced(c.reading.Network, p)):
+		// Also if it is idle: a service that the gateway cannot reach is somebody else's,
+		// and must not have a route that is then in the way of ours.
+		c.reject(err)
+		return
+	case idle != "":
+		c.state, c.reason = Waiting, idle
+		return
+	}
+	port := c.reading.Port
+	if port == 0 {
+		var ok bool
+		if port, ok = c.onlyPort(); !ok {
+			c.reject(fmt.Errorf("its image exposes %d TCP ports: the label snowgate.port must tell which is the service", len(c.ports)))
+			return
+		}
+	}
+	c.network, c.address, c.state = network, netip.AddrPortFrom(address, port), Serving
+}
+
+// lead returns the one of members whose labels count: the newest that serves, so
+// that new labels are in force when there is somebody to fulfil them; if none does,
+// the newest that was not rejected, or nil.
+func lead(members []candidate) *candidate {
+	for _, wanted := range []State{Serving, Waiting} {
+		for i := range members {
+			if members[i].state == wanted {
+				return &members[i]
+			}
+		}
+	}
+	return nil
+}
+
+// route returns the route of the owner o, which c leads. Members with other labels
+// are rejected: what the route says would be wrong for them. names are taken.
+func (c *candidate) route(o owner, members []candidate, names map[string]bool) proxy.Route {
+	route := c.reading.Route
+	route.Source, route.Owner, route.Discovered = Source, o.String(), true
+	if _, told := c.labels[nameLabel]; !told && names[route.Name] && o.project != "" {
+		// Another project has a service of this name.
+		if name := o.project + "." + o.service; len(name) <= maxRouteName {
+			route.Name = name
+		}
+	}
+	own := c.ownLabels()
+	for i := range members {
+		m := &members[i]
+		if m.state != Rejected && !maps.Equal(own, m.ownLabels()) {
+			m.reject(fmt.Errorf("its labels are not those of %s, which is a container of the same service and counts", c.name))
+		}
+		if m.state != Serving {
+			continue
+		}
+		route.Replicas = append(route.Replicas, proxy.Replica{
+			ID: m.id, Name: m.name, URL: &url.URL{Scheme: m.reading.Scheme, Host: m.address.String()},
+		})
+	}
+	slices.SortFunc(route.Replicas, func(a, b proxy.Replica) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	for i := range members {
+		members[i].reading.Route.Name = route.Name
+	}
+	return route
+}
+
+// shown returns what became of c, for people.
+func (c *candidate) shown() Container {
+	shown := Container{ID: shortID(c.id), Name: c.name, Owner: c.owner().String(), State: c.state, Reason: c.reason}
+	if c.state != Rejected {
+		shown.Route = c.reading.Route.Name
+	}
+	if c.state == Serving {
+		shown.Address = c.address.String()
+	}
+	return shown
+}
+
+// shortID returns the part of an id that docker ps shows.
+func shortID(id string) string { return id[:min(12, len(id))] }

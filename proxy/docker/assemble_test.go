@@ -1,0 +1,176 @@
+package docker
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// with changes a container.
+func with(c container, change func(*container)) container {
+	change(&c)
+	return c
+}
+
+// assembled describes what becomes of containers: the routes with their replicas, and
+// why others do not serve.
+func assembled(a *assembler, p picture) (routes string, reasons map[string]string) {
+	found, candidates := a.assemble(p, func(string) string { return "" })
+	var text []string
+	for _, route := range found {
+		line := route.Name + " of " + route.Owner + " " + route.Path + ":"
+		for _, r := range route.Replicas {
+			line += " " + r.URL.String()
+		}
+		text = append(text, line)
+	}
+	reasons = map[string]string{}
+	for _, c := range candidates {
+		if c.state != Serving {
+			reasons[c.id] = string(c.state) + ": " + c.reason
+		}
+	}
+	return strings.Join(text, "\n"), reasons
+}
+
+func TestAssemble(t *testing.T) {
+	none := func(*container) {}
+	state := func(s string) func(*container) { return func(c *container) { c.state = s } }
+	health := func(s string) func(*container) { return func(c *container) { c.health = s } }
+	on := func(pairs ...string) func(*container) {
+		return func(c *container) {
+			c.endpoints = nil
+			for i := 0; i < len(pairs); i += 2 {
+				e := endpoint{network: pairs[i]}
+				if pairs[i+1] != "" {
+					e.addresses = []netip.Prefix{netip.MustParsePrefix(pairs[i+1])}
+				}
+				c.endpoints = append(c.endpoints, e)
+			}
+		}
+	}
+	ports := func(p ...uint16) func(*container) { return func(c *container) { c.ports = p } }
+	label := func(name, value string) func(*container) { return func(c *container) { c.labels[name] = value } }
+	const serves = "a of shop/a /a: http://10.0.0.11:8080"
+	tests := []struct {
+		why    string
+		change func(*container)
+		routes string
+		reason string
+	}{
+		{"nothing special", none, serves, ""},
+		{"healthy", health("healthy"), serves, ""},
+		{"not healthy yet", health("starting"), "a of shop/a /a:", "waiting: its health check has not succeeded yet"},
+		{"unhealthy", health("unhealthy"), "a of shop/a /a:", "waiting: its health check fails"},
+		{"paused", state("paused"), "a of shop/a /a:", "waiting: it is paused"},
+		{"restarting", state("restarting"), "a of shop/a /a:", "waiting: it is restarting"},
+		{"exited", func(c *container) { on("shop_net", "")(c); c.state, c.ports = "exited", nil }, "a of shop/a /a:", "waiting: it is exited"},
+		{"exited, and on a network of others", func(c *container) { on("other_net", "")(c); c.state = "exited" }, "",
+			"rejected: it has no network in common with the gateway: the container is on other_net, the gateway on shop_net 10.0.0.0/24"},
+		{"starting, on a network of others", func(c *container) { on("other_net", "10.9.0.2/24")(c); c.health = "starting" }, "",
+			"rejected: it has no network in common with the gateway: the container is on other_net, the gateway on shop_net 10.0.0.0/24"},
+		{"on the host's network", on("host", ""), "", "rejected: it has no network in common with the gateway: the container is on host, the gateway on shop_net 10.0.0.0/24"},
+		{"on no network", on(), "", "rejected: it has no network in common with the gateway: the container is on none, the gateway on shop_net 10.0.0.0/24"},
+		{"the first that is shared, by name", on("a_net", "10.9.0.2/24", "z_net", "10.0.0.12/24"), "a of shop/a /a: http://10.0.0.12:8080", ""},
+		{"the one that is named", func(c *container) {
+			on("a_net", "10.0.0.9/24", "shop_net", "10.0.0.11/24")(c)
+			c.labels[networkLabel] = "net"
+		}, serves, ""},
+		{"named in full", label(networkLabel, "shop_net"), serves, ""},
+		{"one that it is not on", label(networkLabel, "other"), "",
+			`rejected: it is not on the network "other" of snowgate.network, or the gateway is not: the container is on shop_net, the gateway on shop_net 10.0.0.0/24`},
+		{"another prefix", on("shop_net", "10.0.0.11/16"), "", "rejected: it has no network in common with the gateway: the container is on shop_net, the gateway on shop_net 10.0.0.0/24"},
+		{"loopback", on("shop_net", "127.0.0.2/8"), "", "rejected: its address 127.0.0.2 is loopback, link-local, multicast or broadcast"},
+		{"a cloud's metadata", on("shop_net", "169.254.169.254/16"), "", "rejected: its address 169.254.169.254 is loopback, link-local, multicast or broadcast"},
+		{"IPv6", on("shop_net", "fd00::5/64"), "a of shop/a /a: http://[fd00::5]:8080", ""},
+		{"two ports", ports(80, 8080), "", "rejected: its image exposes 2 TCP ports: the label snowgate.port must tell which is the service"},
+		{"one port twice, for IPv4 and IPv6", ports(8080, 8080), serves, ""},
+		{"no port", ports(), "", "rejected: its image exposes 0 TCP ports: the label snowgate.port must tell which is the service"},
+		{"faulty labels", label("bad", "1"), "", "rejected: bad labels; in two lines"},
+		{"docker compose run", label(composeOneOff, "True"), "", ""},
+		{"no Compose", func(c *container) { delete(c.labels, composeProject) }, "shop-1 of shop-1 /a: http://10.0.0.11:8080", ""},
+		{"Swarm", func(c *container) { delete(c.labels, composeProject); c.labels[swarmService] = "stack_a" }, "stack_a of stack_a /a: http://10.0.0.11:8080", ""},
+	}
+	links := []netip.Prefix{
+		netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("10.0.0.1/24"),
+		netip.MustParsePrefix("169.254.3.4/16"), netip.MustParsePrefix("fd00::1/64"), netip.MustParsePrefix("fe80::1/64"),
+	}
+	for _, tt := range tests {
+		p := picture{
+			containers: []container{with(is("1", 11), tt.change)}, links: links[:5:5],
+			networks: map[netip.Prefix]string{netip.MustParsePrefix("10.0.0.0/24"): "shop_net"},
+		}
+		if !strings.Contains(tt.why, "IPv6") {
+			p.links = append(links[:3:3], links[4])
+		}
+		routes, reasons := assembled(&assembler{read: read}, p)
+		if routes != tt.routes || reasons["1"] != tt.reason {
+			t.Errorf("%s:\n got %q, %q\nwant %q, %q", tt.why, routes, reasons["1"], tt.routes, tt.reason)
+		}
+	}
+}
+
+// Who came first keeps what he has, also when he is made anew.
+func TestClaims(t *testing.T) {
+	of := func(id, project string, created int64, labels ...string) container {
+		c := is(id, int(created), labels...)
+		c.created, c.labels[composeProject] = created, project
+		return c
+	}
+	a := &assembler{read: read}
+	see := func(why, want string, containers ...container) {
+		t.Helper()
+		routes, _ := assembled(a, picture{containers: containers, links: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}})
+		if routes != want {
+			t.Errorf("%s:\n got %q\nwant %q", why, routes, want)
+		}
+	}
+	// The second is named after its project: the name of the first is taken.
+	const first, second = "a of one/a /a: http://10.0.0.20:8080", "two.a of two/a /a: http://10.0.0.30:8080"
+	see("two projects", first+"\n"+second, of("2", "two", 30), of("1", "one", 20))
+	see("the first is made anew", first+" http://10.0.0.40:8080\n"+second, of("1", "one", 20), of("3", "one", 40), of("2", "two", 30))
+	see("its old container is gone", "a of one/a /a: http://10.0.0.40:8080\n"+second, of("2", "two", 30), of("3", "one", 40))
+	see("its labels have faults", "a of two/a /a: http://10.0.0.30:8080", of("2", "two", 30), of("4", "one", 50, "bad", "1"))
+	see("they are mended", "a of one/a /a: http://10.0.0.60:8080\n"+second, of("2", "two", 30), of("5", "one", 60))
+	see("it is gone", "a of two/a /a: http://10.0.0.30:8080", of("2", "two", 30))
+	see("it comes back as the second", "a of two/a /a: http://10.0.0.30:8080\none.a of one/a /a: http://10.0.0.60:8080", of("2", "two", 30), of("5", "one", 60))
+	see("a name of its own does not give way", "a of two/a /a: http://10.0.0.30:8080\na of one/a /a: http://10.0.0.70:8080",
+		of("2", "two", 30), of("7", "one", 70, nameLabel, "a"))
+}
+
+// New labels are in force as soon as a container with them serves, and only for those
+// that have them.
+func TestReplicasWithOtherLabels(t *testing.T) {
+	old, fresh := is("1", 11, "snowgate.path", "/a"), is("2", 12, "snowgate.path", "/b", "path", "/b")
+	fresh.created++
+	fresh.health = "starting"
+	p := picture{containers: []container{old, fresh}, links: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}
+	a := &assembler{read: read}
+	const other = "rejected: its labels are not those of shop-%s, which is a container of the same service and counts"
+	routes, reasons := assembled(a, p)
+	if routes != "a of shop/a /a: http://10.0.0.11:8080" || reasons["2"] != fmt.Sprintf(other, "1") {
+		t.Errorf("before the new one is healthy: %q %q", routes, reasons)
+	}
+	p.containers[1].health = "healthy"
+	routes, reasons = assembled(a, p)
+	if routes != "a of shop/a /b: http://10.0.0.12:8080" || reasons["1"] != fmt.Sprintf(other, "2") {
+		t.Errorf("once it is: %q %q", routes, reasons)
+	}
+	// Where a container is may differ.
+	p.containers = []container{is("1", 11, "snowgate.port", "80"), is("2", 12, "snowgate.network", "net", "snowgate.scheme", "h2c")}
+	if routes, reasons = assembled(&assembler{read: read}, p); len(reasons) > 0 {
+		t.Errorf("replicas in different places: %q %q", routes, reasons)
+	}
+}
+
+func TestHealthOf(t *testing.T) {
+	for status, want := range map[string]string{
+		"Up 2 minutes (healthy)": "healthy", "Up 1 second (unhealthy)": "unhealthy", "Up 1 second (health: starting)": "starting",
+		"Up 2 minutes": "", "Up 2 minutes (Paused)": "", "Exited (137) 5 hours ago": "", "": "",
+	} {
+		if got := healthOf(status); got != want {
+			t.Errorf("healthOf(%q) = %q, want %q", status, got, want)
+		}
+	}
+}

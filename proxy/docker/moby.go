@@ -1,0 +1,222 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	mobycontainer "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/events"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+)
+
+// Bounds of what is read of an answer.
+const (
+	maxAnswer = 64 << 20 // bytes
+	maxEvent  = 1 << 20  // bytes
+)
+
+// moby is the engine on the official client. It serves one connection's life: the
+// version of the API is asked for anew by the next one, as Docker may have been
+// replaced meanwhile.
+type moby struct {
+	client  *client.Client
+	timeout time.Duration // of one call
+	begun   chan struct{} // receives one when the stream of events has begun
+}
+
+func newMoby(host string, timeout time.Duration) (*moby, error) {
+	m := &moby{timeout: timeout, begun: make(chan struct{}, 1)}
+	var err error
+	m.client, err = client.New(client.WithHost(host), client.WithUserAgent("snowgate"), client.WithResponseHook(m.answered))
+	if err != nil {
+		return nil, fmt.Errorf("docker: %w", err)
+	}
+	return m, nil
+}
+
+// close implements engine.
+func (m *moby) close() { _ = m.client.Close() } // idle connections; it cannot fail
+
+// answered looks at each answer before the client does.
+func (m *moby) answered(answer *http.Response) {
+	if answer.StatusCode == http.StatusOK && strings.HasSuffix(answer.Request.URL.Path, "/events") {
+		answer.Body = &boundedLines{ReadCloser: answer.Body, left: maxEvent}
+		m.begun <- struct{}{}
+		return
+	}
+	answer.Body = &boundedBody{ReadCloser: answer.Body, left: maxAnswer}
+}
+
+// containers implements engine.
+func (m *moby) containers(ctx context.Context) ([]container, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errSilent)
+	defer cancel()
+	// The filter asks for the label, not for a value of it, so that a value that is
+	// neither true nor false can be complained about.
+	found, err := m.client.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: make(client.Filters).Add("label", EnableLabel),
+	})
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	list := make([]container, len(found.Items))
+	for i := range found.Items {
+		list[i] = containerOf(&found.Items[i])
+	}
+	return list, nil
+}
+
+// networks implements engine.
+func (m *moby) networks(ctx context.Context) (map[netip.Prefix]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errSilent)
+	defer cancel()
+	found, err := m.client.NetworkList(ctx, client.NetworkListOptions{})
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	names := make(map[netip.Prefix]string)
+	for _, one := range found.Items {
+		for _, subnet := range one.IPAM.Config {
+			names[subnet.Subnet] = one.Name
+		}
+	}
+	return names, nil
+}
+
+// events implements engine.
+func (m *moby) events(ctx context.Context, ready func(), handle func(event)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(m.timeout, func() { cancel(errSilent) })
+	defer timer.Stop()
+	// The call returns with the header of the answer, or without one.
+	stream := m.client.Events(ctx, client.EventsListOptions{
+		Filters: make(client.Filters).Add("type", kinds...).Add("event", actions...),
+	})
+	for {
+		select {
+		case <-m.begun:
+			timer.Stop()
+			ready()
+		case message := <-stream.Messages:
+			handle(eventOf(message))
+		case err := <-stream.Err:
+			return because(ctx, err)
+		}
+	}
+}
+
+var (
+	// errSilent says that Docker did not answer in time.
+	errSilent = errors.New("docker: no answer in time")
+	// errClosed says that Docker ended an answer before it was complete. The stream of
+	// events never is.
+	errClosed = errors.New("docker: the connection was closed")
+)
+
+// because returns why ctx ended, if it did, and else what err says.
+func because(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil || errors.Is(err, io.EOF):
+		return errClosed
+	}
+	return err
+}
+
+// containerOf takes what is needed from an element of a list.
+func containerOf(s *mobycontainer.Summary) container {
+	c := container{id: s.ID, created: s.Created, labels: s.Labels, state: string(s.State)}
+	if len(s.Names) > 0 {
+		c.name = strings.TrimPrefix(s.Names[0], "/")
+	}
+	switch {
+	case s.Health == nil:
+		c.health = healthOf(s.Status)
+	case s.Health.Status != mobycontainer.NoHealthcheck:
+		c.health = string(s.Health.Status)
+	}
+	for _, port := range s.Ports {
+		if port.Type == "tcp" {
+			c.ports = append(c.ports, port.PrivatePort)
+		}
+	}
+	if s.NetworkSettings != nil {
+		for name, at := range s.NetworkSettings.Networks {
+			c.endpoints = append(c.endpoints, endpointOf(name, at))
+		}
+	}
+	slices.SortFunc(c.endpoints, func(a, b endpoint) int { return strings.Compare(a.network, b.network) })
+	return c
+}
+
+func endpointOf(name string, at *network.EndpointSettings) endpoint {
+	e := endpoint{network: name}
+	if at == nil {
+		return e
+	}
+	if at.IPAddress.IsValid() {
+		e.addresses = append(e.addresses, netip.PrefixFrom(at.IPAddress, at.IPPrefixLen))
+	}
+	if at.GlobalIPv6Address.IsValid() {
+		e.addresses = append(e.addresses, netip.PrefixFrom(at.GlobalIPv6Address, at.GlobalIPv6PrefixLen))
+	}
+	return e
+}
+
+// eventOf takes what is needed from an event.
+func eventOf(m events.Message) event {
+	e := event{action: string(m.Action), signal: m.Actor.Attributes["signal"]}
+	switch m.Type {
+	case events.ContainerEventType:
+		e.container = m.Actor.ID
+		_, e.enabled = m.Actor.Attributes[EnableLabel]
+	case events.NetworkEventType:
+		e.container, e.network = m.Actor.Attributes["container"], m.Actor.Attributes["name"]
+		e.enabled = true // nothing tells, and the gateway's own networks matter, too
+	}
+	return e
+}
+
+// errTooLarge says that an answer is too large to be true.
+var errTooLarge = errors.New("docker: the answer is too large")
+
+// boundedBody fails when more than left bytes were read.
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// boundedLines fails when a line has more than maxEvent bytes. Each event is a line.
+type boundedLines struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedLines) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if end := bytes.LastIndexByte(p[:n], '\n'); end >= 0 {
+		b.left = maxEvent - (n - end - 1)
+	} else if b.left -= n; b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}

@@ -1,0 +1,250 @@
+// Package readonly stands between the Docker API and whoever may only look at it.
+//
+// Whoever reaches Docker's socket is root on the host. [Proxy] lets four things
+// through and nothing else:
+//
+//	GET, HEAD /_ping             the version of the API
+//	GET       /containers/json   the list of containers
+//	GET       /networks          the list of networks
+//	GET       /events            what happens to containers and networks
+//
+// each with the prefix /v1.NN that clients put before the path, or without. All else
+// is 403: other methods, other paths and other spellings of these, requests with a
+// body, and upgrades of the connection. A single container cannot be inspected: that
+// would show its environment, where many keep their secrets.
+//
+// No byte of Docker's answers is passed on as it is. They are read, and what discovery
+// needs is written anew: names, states, addresses, exposed ports, and of the labels
+// those of the gateway and of Compose and Swarm that tell which service a container
+// belongs to. Commands, mounts, images and other labels stay here, and so does
+// everything that Docker may add one day.
+package readonly
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"time"
+
+	"snowgate/problem"
+)
+
+// Bounds.
+const (
+	callTimeout  = 10 * time.Second // of every request but for events
+	writeTimeout = 10 * time.Second // of each event
+	maxAnswer    = 64 << 20         // bytes read from Docker, but for events
+	maxEvent     = 1 << 20          // bytes
+	maxRequests  = 64               // at one time
+)
+
+// Proxy answers for the Docker API. It is an [http.Handler] that is safe for
+// concurrent use.
+type Proxy struct {
+	client *http.Client
+	places chan struct{} // one for each request that is answered
+}
+
+// New returns a proxy for the Docker API behind the socket at path. It contacts
+// nobody.
+func New(socket string) *Proxy {
+	var dialer net.Dialer
+	return &Proxy{
+		places: make(chan struct{}, maxRequests),
+		client: &http.Client{
+			Transport: &http.Transport{
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return dialer.DialContext(ctx, "unix", socket)
+				},
+				ResponseHeaderTimeout: callTimeout,
+				IdleConnTimeout:       time.Minute,
+				DisableCompression:    true,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// allowed matches the targets that are let through, in the one spelling in which they
+// are: it is compared with the bytes of the request line, so nothing is decoded.
+var allowed = regexp.MustCompile(`^(/v[0-9]{1,2}\.[0-9]{1,3})?(/_ping|/containers/json|/networks|/events)(\?[^#]*)?$`)
+
+// errForbidden refuses everything that is not let through.
+var errForbidden = problem.New(http.StatusForbidden, "This proxy only lists containers, networks and events.", nil)
+
+// ServeHTTP asks Docker what r asks, if it may, and answers with the part that may be
+// known.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := p.answer(w, r); err != nil {
+		problem.Write(w, r, err)
+	}
+}
+
+// answer returns an error if nothing was written yet.
+func (p *Proxy) answer(w http.ResponseWriter, r *http.Request) error {
+	path, err := target(r)
+	if err != nil {
+		return err
+	}
+	select {
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	default:
+		return problem.Unavailable("Too many requests are under way.", nil)
+	}
+	switch path {
+	case "/_ping":
+		return p.ping(w, r)
+	case "/containers/json":
+		return relay(p, w, r, new([]container))
+	case "/networks":
+		return relay(p, w, r, new([]network))
+	default:
+		return p.events(w, r)
+	}
+}
+
+// target returns the path without its version, if r may be answered.
+func target(r *http.Request) (path string, err error) {
+	match := allowed.FindStringSubmatch(r.RequestURI)
+	isGet := r.Method == http.MethodGet || r.Method == http.MethodHead && match != nil && match[2] == "/_ping"
+	if match == nil || !isGet || r.ContentLength != 0 || r.Header.Get("Upgrade") != "" {
+		return "", errForbidden
+	}
+	return match[2], nil
+}
+
+// ask sends the question of r to Docker. The answer is one of success.
+func (p *Proxy) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
+	question := url.URL{Scheme: "http", Host: "docker", Path: r.URL.Path, RawQuery: query(r.URL.Query()).Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, question.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	answer, err := p.client.Do(request)
+	switch {
+	case err != nil:
+		return nil, problem.New(http.StatusBadGateway, "Docker cannot be reached.", err)
+	case answer.StatusCode == http.StatusOK:
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	return nil, refusal(answer)
+}
+
+// query returns those of the parameters that are let through. "size" would have Docker
+// measure the disk.
+func query(given url.Values) url.Values {
+	passed := url.Values{}
+	for _, name := range []string{"all", "filters", "since", "until"} {
+		if given.Has(name) {
+			passed.Set(name, given.Get(name))
+		}
+	}
+	return passed
+}
+
+// refusal words an answer that is none of success. What Docker says is meant for
+// whoever asked: mostly that it does not know the version.
+func refusal(answer *http.Response) error {
+	var told struct{ Message string }
+	_ = json.NewDecoder(io.LimitReader(answer.Body, 4<<10)).Decode(&told) // or it says nothing
+	cause := fmt.Errorf("docker answered %s", answer.Status)
+	if answer.StatusCode < 400 || answer.StatusCode > 499 {
+		return problem.New(http.StatusBadGateway, "Docker failed.", cause)
+	}
+	return problem.New(answer.StatusCode, told.Message, cause)
+}
+
+// ping answers with the versions, by which clients choose how to speak.
+func (p *Proxy) ping(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	answer, err := p.ask(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	for _, name := range []string{"Api-Version", "Ostype"} {
+		if value := answer.Header.Get(name); value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "OK")
+	return nil
+}
+
+// relay answers with the part of Docker's answer that list has room for.
+func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) error {
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	answer, err := p.ask(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(list); err != nil {
+		return problem.New(http.StatusBadGateway, "Docker gave no valid answer.", err)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(*list) // a caller that is gone cannot be told more
+	return nil
+}
+
+// events passes on what happens, until either side ends.
+func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
+	answer, err := p.ask(r.Context(), r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	controller := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	// What is left of the time to read the request is not for the stream.
+	if controller.SetReadDeadline(time.Time{}) != nil || controller.Flush() != nil {
+		return nil
+	}
+	in := &limited{from: answer.Body}
+	decoder := json.NewDecoder(in)
+	for {
+		var e event
+		in.left = maxEvent
+		if decoder.Decode(&e) != nil {
+			return nil
+		}
+		if !e.known() {
+			continue
+		}
+		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if json.NewEncoder(w).Encode(e) != nil || controller.Flush() != nil {
+			return nil
+		}
+	}
+}
+
+// limited reads no more than left.
+type limited struct {
+	from io.Reader
+	left int
+}
+
+var errTooLong = errors.New("readonly: an event is too long")
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := l.from.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}

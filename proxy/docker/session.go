@@ -1,0 +1,112 @@
+package docker
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// session is one connection to Docker.
+type session struct {
+	watcher *Watcher
+	engine  engine
+
+	ready  chan struct{} // the stream of events has begun
+	events chan event
+	ended  chan error // the stream of events has ended
+	lists  chan listing
+
+	listing bool      // one is under way
+	first   time.Time // of the events since the last list was begun; zero: there was none
+	due     *time.Timer
+	running sync.WaitGroup
+}
+
+// session watches until the connection is lost, and returns why.
+func (w *Watcher) session(ctx context.Context) error {
+	e, err := w.cfg.connect()
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	s := &session{
+		watcher: w, engine: e,
+		ready: make(chan struct{}, 1), events: make(chan event), ended: make(chan error, 1), lists: make(chan listing, 1),
+		due: time.NewTimer(0),
+	}
+	s.due.Stop()
+	defer s.due.Stop()
+	defer s.running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.running.Go(func() { s.ended <- s.stream(ctx) })
+	return s.watch(ctx)
+}
+
+// stream passes the events on.
+func (s *session) stream(ctx context.Context) error {
+	return s.engine.events(ctx, func() { s.ready <- struct{}{} }, func(e event) {
+		select {
+		case s.events <- e:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// watch does one thing after the other, so that the picture needs no lock.
+func (s *session) watch(ctx context.Context) error {
+	resync := time.NewTicker(resyncEvery)
+	defer resync.Stop()
+	for {
+		select {
+		case <-s.ready:
+			s.watcher.resume()
+			s.begin(ctx)
+			// Docker answers before it has subscribed, so an event of just now may be
+			// lost: there is a second list soon.
+			s.schedule(patience)
+		case e := <-s.events:
+			if s.watcher.note(e) {
+				s.schedule(quiet)
+			}
+		case <-s.due.C:
+			s.begin(ctx)
+		case <-resync.C:
+			s.begin(ctx)
+		case l := <-s.lists:
+			s.listing = false
+			if l.err != nil {
+				return l.err
+			}
+			s.watcher.adopt(l)
+		case err := <-s.ended:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// schedule has a list begin after d, but no later than patience after what it was
+// first wanted for.
+func (s *session) schedule(d time.Duration) {
+	now := time.Now()
+	if s.first.IsZero() {
+		s.first = now
+	}
+	s.due.Reset(min(d, s.first.Add(patience).Sub(now)))
+}
+
+// begin begins a list. If one is under way, it does so a moment later.
+func (s *session) begin(ctx context.Context) {
+	if s.listing {
+		s.first = time.Time{}
+		s.schedule(quiet)
+		return
+	}
+	s.due.Stop()
+	s.listing, s.first = true, time.Time{}
+	s.watcher.begun++
+	number := s.watcher.begun
+	s.running.Go(func() { s.lists <- s.watcher.list(ctx, s.engine, number) })
+}
