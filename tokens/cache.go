@@ -10,34 +10,52 @@ import (
 	"snowgate/scope"
 )
 
-// entry is a token whose record was found, and whose secret was shown.
+// entry is a token whose record was found, and whose secret was shown. There are
+// many, so each is small: 176 bytes besides what tokens have in common.
 type entry struct {
 	digest Digest
-	token  Token     // as it was issued
-	asked  time.Time // monotonic: just before the store was asked
-	epoch  uint64    // of the cache when the store was asked
-	keep   time.Duration
+	token  Token         // as it was issued
+	asked  time.Duration // since the cache was opened: just before the store was asked
+	epoch  uint64        // of the cache when the store was asked
 
 	// granted is what the policy last made of the token.
 	granted atomic.Pointer[granted]
 }
 
-// granted is a token as its client may use it, under one version of the policy.
+// granted is what a client may use of a token, under one version of the policy.
 type granted struct {
 	version uint64
-	token   *Token // nil: the client may use none
+	whole   bool   // all of it
+	less    *Token // else: what is left of it; nil: nothing
 }
 
-// under returns the token as policy lets its client use it, nil if it does not.
-// It allocates only when the policy has changed since the last call.
-func (e *entry) under(policy ClientPolicy) *Token {
+// under returns the token of e as policy lets its client use it, nil if it does
+// not. It allocates only when the policy has changed since the last call.
+func (c *cache) under(policy ClientPolicy, e *entry) *Token {
 	version := policy.Version() // before the question: what changes meanwhile is asked again
-	if g := e.granted.Load(); g != nil && g.version == version {
-		return g.token
+	g := e.granted.Load()
+	if g == nil || g.version != version {
+		g = c.judged(policy, &e.token, version)
+		e.granted.Store(g)
 	}
-	token := reduced(&e.token, policy)
-	e.granted.Store(&granted{version, token})
-	return token
+	if g.whole {
+		return &e.token
+	}
+	return g.less
+}
+
+// judged asks policy. Tokens that may be used as they are share the answer.
+func (c *cache) judged(policy ClientPolicy, t *Token, version uint64) *granted {
+	less := reduced(t, policy)
+	if less != t {
+		return &granted{version: version, less: less}
+	}
+	g := c.whole.Load()
+	if g == nil || g.version != version {
+		g = &granted{version: version, whole: true}
+		c.whole.Store(g)
+	}
+	return g
 }
 
 // reduced returns t with what is left of its scope, nil if its client is not
@@ -69,15 +87,18 @@ func reduced(t *Token, policy ClientPolicy) *Token {
 // fail-static, and is worth no more than that.
 type cache struct {
 	ttl     time.Duration
-	further time.Duration // fail-static
+	further time.Duration    // fail-static
+	clock   func() time.Time // that tokens expire by
+	opened  time.Time        // monotonic
 	epoch   atomic.Uint64
+	whole   atomic.Pointer[granted]        // for the latest version of the policy
 	entries *otter.Cache[idgen.ID, *entry] // nil: the cache is off
 }
 
 // open makes room for size entries that decide for ttl. With ttl 0 there is no
 // cache.
-func (c *cache) open(size int, ttl, further time.Duration) {
-	c.ttl, c.further = ttl, further
+func (c *cache) open(size int, ttl, further time.Duration, clock func() time.Time) {
+	c.ttl, c.further, c.clock, c.opened = ttl, further, clock, time.Now()
 	if ttl <= 0 || size <= 0 {
 		c.ttl = 0
 		return
@@ -86,7 +107,7 @@ func (c *cache) open(size int, ttl, further time.Duration) {
 		MaximumSize: size,
 		// Otter's clock is read once and is monotonic from then on. This only
 		// makes room: what decides is fresh.
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[idgen.ID, *entry]) time.Duration { return e.Value.keep }),
+		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[idgen.ID, *entry]) time.Duration { return c.keep(e.Value) }),
 	})
 }
 
@@ -106,23 +127,29 @@ func (c *cache) get(id idgen.ID) *entry {
 	return e
 }
 
+// age returns how long before now the store was asked for e.
+func (c *cache) age(e *entry, now time.Time) time.Duration { return now.Sub(c.opened) - e.asked }
+
 // fresh tells whether e decides without the store being asked.
 func (c *cache) fresh(e *entry, now time.Time) bool {
-	return now.Sub(e.asked) < c.ttl && e.epoch == c.epoch.Load()
+	return c.age(e, now) < c.ttl && e.epoch == c.epoch.Load()
 }
 
 // lasts tells whether e may stand in for a store that cannot be asked.
 func (c *cache) lasts(e *entry, now time.Time) bool {
-	return c.further > 0 && now.Sub(e.asked) < c.ttl+c.further
+	return c.further > 0 && c.age(e, now) < c.ttl+c.further
 }
 
-// put keeps e, the token of id, which has the given rest of its life.
-func (c *cache) put(id idgen.ID, e *entry, rest time.Duration) {
-	if c.entries == nil || rest <= 0 {
-		return
+// keep returns how long e is worth its place from now on.
+func (c *cache) keep(e *entry) time.Duration {
+	return min(c.ttl+c.further, e.token.ExpiresAt.Sub(c.clock()))
+}
+
+// put keeps e, the token of id, unless that has expired.
+func (c *cache) put(id idgen.ID, e *entry) {
+	if c.entries != nil && c.keep(e) > 0 {
+		c.entries.Set(id, e)
 	}
-	e.keep = min(c.ttl+c.further, rest)
-	c.entries.Set(id, e)
 }
 
 // drop forgets the entry of id.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unique"
 
 	"snowgate/idgen"
 )
@@ -96,8 +97,9 @@ func (s *Service) read(ctx context.Context, id idgen.ID, f *lookUp, digest Diges
 	if err != nil {
 		f.err = err
 	} else {
-		f.entry = &entry{digest: record.Digest, token: record.Token, asked: asked, epoch: f.epoch}
+		f.entry = &entry{digest: record.Digest, token: record.Token, asked: asked.Sub(s.cache.opened), epoch: f.epoch}
 		f.entry.token.IssuedAt = s.cfg.MintTime(id)
+		f.entry.token.share()
 	}
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
@@ -111,7 +113,17 @@ func (s *Service) read(ctx context.Context, id idgen.ID, f *lookUp, digest Diges
 	// Under the lock, so that a revocation comes either before, and has taken f
 	// out, or after, and drops the entry.
 	if err == nil && record.Digest.Equal(digest) {
-		s.cache.put(id, f.entry, record.Token.ExpiresAt.Sub(s.cfg.Now()))
+		s.cache.put(id, f.entry)
+	}
+}
+
+// share makes tokens that have texts in common keep them once: the cache holds
+// many tokens of few clients. t belongs to the caller alone.
+func (t *Token) share() {
+	t.Client = unique.Make(t.Client).Value()
+	t.Scope = unique.Make(t.Scope).Value()
+	for i, audience := range t.Audience {
+		t.Audience[i] = unique.Make(audience).Value()
 	}
 }
 

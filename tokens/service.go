@@ -32,7 +32,7 @@ type Service struct {
 // It is closed when it is not used any more.
 func NewService(cfg Config) *Service {
 	s := &Service{cfg: cfg.withDefaults()}
-	s.cache.open(s.cfg.CacheSize, s.cfg.CacheTTL, s.cfg.FailStatic)
+	s.cache.open(s.cfg.CacheSize, s.cfg.CacheTTL, s.cfg.FailStatic, s.cfg.Now)
 	s.lookUps.flying = make(map[idgen.ID]*lookUp)
 	s.static.tell = s.cfg.OnFailStatic
 	s.watches.open(s)

@@ -28,7 +28,8 @@ type Store interface {
 	Save(ctx context.Context, r Record, ttl time.Duration) error
 
 	// Load returns the record of id, or [ErrUnknown] if there is none.
-	// A record that cannot be decoded is an [ErrUnavailable].
+	// A record that cannot be decoded is an [ErrUnavailable]. What it returns
+	// belongs to the caller, the Audience included.
 	Load(ctx context.Context, id idgen.ID) (Record, error)
 
 	// Delete removes the record of id, now and for good. Removing what is not

@@ -224,7 +224,7 @@ func (s *Service) decide(e *entry, digest Digest, instant time.Time, ground foot
 	}
 	token := &e.token
 	if s.cfg.Clients != nil {
-		token = e.under(s.cfg.Clients)
+		token = s.cache.under(s.cfg.Clients, e)
 	}
 	switch {
 	case token == nil && ground == firm:

@@ -36,9 +36,21 @@ func (o observer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 		}
 		begin := time.Now()
 		err := next(ctx, cmds)
-		o.observe("pipeline", time.Since(begin), Kind(err))
+		o.observe(nameOf(cmds), time.Since(begin), Kind(err))
 		return err
 	}
+}
+
+// nameOf is what a pipeline is counted as: like its commands, if they are all
+// the same.
+func nameOf(cmds []redis.Cmder) string {
+	name := cmds[0].Name()
+	for _, cmd := range cmds[1:] {
+		if cmd.Name() != name {
+			return "pipeline"
+		}
+	}
+	return name
 }
 
 // isHandshake tells a command by which go-redis sets a connection up; it passes

@@ -82,6 +82,9 @@ func Open(opts Options) (*Store, error) {
 		return nil, err
 	}
 	s.client = client
+	if _, ok := client.(*redis.Client); ok {
+		s.batch = &batcher{client: client, timeout: opts.Timeout}
+	}
 	return s, nil
 }
 

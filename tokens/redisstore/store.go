@@ -21,6 +21,7 @@ import (
 // [*Error], which matches [tokens.ErrUnavailable].
 type Store struct {
 	client  redis.UniversalClient
+	batch   *batcher // nil with a cluster
 	prefix  string
 	timeout time.Duration
 	probes  *probes
@@ -72,14 +73,14 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 	if part := ttl % time.Millisecond; part > 0 {
 		ttl += time.Millisecond - part
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	key := s.tokenKey(r.Token.ID)
-	stored, err := s.client.SetNX(ctx, key, value, ttl).Result()
-	if err != nil {
+	set := redis.NewBoolCmd(ctx, "set", key, value, "px", ttl.Milliseconds(), "nx")
+	if err := s.process(ctx, set); err != nil {
 		return failure("save a token", err)
 	}
-	if stored {
+	if set.Val() {
 		return nil
 	}
 	return s.sameRecord(ctx, key, r)
@@ -107,7 +108,7 @@ func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) err
 // first synchronisation has no records either. That there is one counts only
 // while the server was a primary at the last probe of a running [Monitor].
 func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	value, err := s.load(ctx, s.tokenKey(id))
 	if err != nil {
@@ -120,6 +121,22 @@ func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
 	return record, nil
 }
 
+// process sends one of the commands of which there are many at a time.
+func (s *Store) process(ctx context.Context, cmd redis.Cmder) error {
+	if s.batch == nil {
+		return s.client.Process(ctx, cmd)
+	}
+	return s.batch.process(ctx, cmd)
+}
+
+// bounded applies the budget of one operation, unless ctx ends before.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= s.timeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.timeout)
+}
+
 // load compares with redis.Nil by ==, not errors.Is: an error that only wraps
 // it, such as that of a Sentinel that does not know the primary, is no answer
 // about the key.
@@ -127,7 +144,12 @@ func (s *Store) load(ctx context.Context, key string) ([]byte, error) {
 	if s.demoted.Load() {
 		return nil, failure("read a token", errDemoted)
 	}
-	value, err := s.client.Get(ctx, key).Bytes()
+	get := redis.NewStringCmd(ctx, "get", key)
+	var value []byte
+	err := s.process(ctx, get)
+	if err == nil {
+		value, err = get.Bytes()
+	}
 	if err == redis.Nil { //nolint:errorlint // see above
 		// GETEX without options is a GET that counts as a write.
 		value, err = s.client.GetEx(ctx, key, -1).Bytes()

@@ -174,6 +174,7 @@ func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
 	if !ok {
 		return tokens.Record{}, tokens.ErrUnknown
 	}
+	r.Token.Audience = slices.Clone(r.Token.Audience)
 	return r, nil
 }
 

@@ -1,0 +1,245 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// slowServer stands in for a server that answers GET key with key, one round
+// trip after the other was asked for, and notes how many commands each had.
+type slowServer struct {
+	roundTrip time.Duration
+
+	mu    sync.Mutex
+	trips []int
+	open  int // round trips under way
+	most  int // of them at once
+	lost  error
+}
+
+func (s *slowServer) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody dials") }
+}
+
+func (s *slowServer) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		_ = s.answer(ctx, []redis.Cmder{cmd})
+		return cmd.Err()
+	}
+}
+
+func (s *slowServer) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return s.answer
+}
+
+func (s *slowServer) answer(ctx context.Context, cmds []redis.Cmder) error {
+	s.mu.Lock()
+	s.trips = append(s.trips, len(cmds))
+	s.open++
+	s.most = max(s.most, s.open)
+	lost := s.lost
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+	}()
+	select {
+	case <-time.After(s.roundTrip):
+	case <-ctx.Done():
+		lost = ctx.Err()
+	}
+	for _, cmd := range cmds {
+		switch key := cmd.Args()[1].(string); {
+		case lost != nil:
+			cmd.SetErr(lost)
+		case key == "missing":
+			cmd.SetErr(redis.Nil)
+		default:
+			cmd.(*redis.StringCmd).SetVal("value of " + key)
+		}
+	}
+	return lost
+}
+
+func (s *slowServer) batcher(t *testing.T) *batcher {
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	client.AddHook(s)
+	t.Cleanup(func() { _ = client.Close() })
+	return &batcher{client: client, timeout: 250 * time.Millisecond}
+}
+
+// ask asks for key and returns the answer.
+func (b *batcher) ask(ctx context.Context, key string) (string, error) {
+	cmd := redis.NewStringCmd(ctx, "get", key)
+	if err := b.process(ctx, cmd); err != nil {
+		return "", err
+	}
+	return cmd.Val(), nil
+}
+
+// wantIdle expects nothing to be left behind when all is quiet.
+func (b *batcher) wantIdle(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.taken != 0 || len(b.waiting) != 0 {
+		t.Errorf("%d lanes are taken and %d commands wait when all is quiet", b.taken, len(b.waiting))
+	}
+}
+
+func TestCommandsShareRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: time.Millisecond}
+		b := s.batcher(t)
+		begin := time.Now()
+		var asking sync.WaitGroup
+		const commands = 32
+		for i := range commands {
+			asking.Go(func() {
+				key := fmt.Sprint("key-", i)
+				if got, err := b.ask(t.Context(), key); err != nil || got != "value of "+key {
+					t.Errorf("ask(%s) = %q, %v", key, got, err)
+				}
+			})
+		}
+		asking.Wait()
+		if took := time.Since(begin); took != 2*s.roundTrip {
+			t.Errorf("%d commands took %s, want two round trips", commands, took)
+		}
+		if want := []int{1, 1, commands - lanes}; !slices.Equal(s.trips, want) {
+			t.Errorf("round trips of %d commands, want %d", s.trips, want)
+		}
+		b.wantIdle(t)
+	})
+}
+
+// A command that is alone goes its way as without a batcher.
+func TestOneCommandAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: time.Millisecond}
+		b := s.batcher(t)
+		for range 3 {
+			begin := time.Now()
+			if _, err := b.ask(t.Context(), "key"); err != nil || time.Since(begin) != s.roundTrip {
+				t.Errorf("ask: %v after %s", err, time.Since(begin))
+			}
+		}
+		if want := []int{1, 1, 1}; !slices.Equal(s.trips, want) {
+			t.Errorf("round trips of %d commands, want %d", s.trips, want)
+		}
+	})
+}
+
+// What one command is told is no business of the others.
+func TestErrorsOfOneCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: time.Millisecond}
+		b := s.batcher(t)
+		var asking sync.WaitGroup
+		for i := range 20 {
+			asking.Go(func() {
+				key, want := "there", error(nil)
+				if i%2 == 0 {
+					key, want = "missing", redis.Nil
+				}
+				if _, err := b.ask(t.Context(), key); err != want {
+					t.Errorf("ask(%s) = %v, want %v", key, err, want)
+				}
+			})
+		}
+		asking.Wait()
+	})
+}
+
+// Nobody waits longer than they said, whatever the server does, and what they
+// asked is not sent on behalf of nobody.
+func TestPatienceOfAWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: time.Hour}
+		b := s.batcher(t)
+		var asking sync.WaitGroup
+		for i := range 10 {
+			asking.Go(func() {
+				patience := time.Duration(i+1) * time.Millisecond
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				begin := time.Now()
+				_, err := b.ask(ctx, "key")
+				if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != patience {
+					t.Errorf("ask = %v after %s, want the deadline after %s", err, time.Since(begin), patience)
+				}
+			})
+		}
+		asking.Wait()
+		synctest.Wait()
+		time.Sleep(time.Second) // batches that are under way end
+		if s.most > lanes {
+			t.Errorf("%d round trips at once, want %d at most", s.most, lanes)
+		}
+		if n := len(s.trips); n > lanes+2 {
+			t.Errorf("%d round trips, of %d commands", n, s.trips)
+		}
+		b.wantIdle(t)
+	})
+}
+
+// A batch that fails takes its lane with it no more than one that does not.
+func TestFailedBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: time.Millisecond, lost: errors.New("connection reset")}
+		b := s.batcher(t)
+		var asking sync.WaitGroup
+		for range 10 {
+			asking.Go(func() {
+				if _, err := b.ask(t.Context(), "key"); !errors.Is(err, s.lost) {
+					t.Errorf("ask = %v, want %v", err, s.lost)
+				}
+			})
+		}
+		asking.Wait()
+		s.lost = nil
+		if _, err := b.ask(t.Context(), "key"); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// What nobody waits for any more is not sent.
+func TestNothingIsSentForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: 100 * time.Millisecond}
+		b := s.batcher(t)
+		var asking sync.WaitGroup
+		for i := range lanes + 5 {
+			asking.Go(func() {
+				ctx := t.Context()
+				if i >= lanes {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, 10*time.Millisecond)
+					defer cancel()
+				}
+				_, _ = b.ask(ctx, "key")
+			})
+			synctest.Wait()
+		}
+		asking.Wait()
+		b.wantIdle(t)
+		if want := []int{1, 1}; !slices.Equal(s.trips, want) {
+			t.Errorf("round trips of %d commands, want %d", s.trips, want)
+		}
+	})
+}
