@@ -9,6 +9,13 @@ import (
 type Limits struct {
 	decisions *prometheus.CounterVec
 	fallbacks *prometheus.CounterVec
+	decided   memo[decision, prometheus.Counter]
+}
+
+// decision is what an event is counted by.
+type decision struct {
+	kind    string
+	allowed bool
 }
 
 // NewLimits adds the snowgate_limit_ series. It may be called once.
@@ -23,17 +30,20 @@ func (m *Metrics) NewLimits() *Limits {
 			Help: "Times that this gateway was left to apply the rate of a client by itself because Redis did not answer, by reason (slow, error).",
 		}, []string{"reason"}),
 	}
+	l.decided.find = l.series
 	m.registry.MustRegister(l.decisions, l.fallbacks)
 	return l
 }
 
 // Decided counts one decision of a limit of the given kind.
-func (l *Limits) Decided(kind string, allowed bool) {
+func (l *Limits) Decided(kind string, allowed bool) { l.decided.get(decision{kind, allowed}).Inc() }
+
+func (l *Limits) series(d decision) prometheus.Counter {
 	outcome := "refused"
-	if allowed {
+	if d.allowed {
 		outcome = "allowed"
 	}
-	l.decisions.WithLabelValues(kind, outcome).Inc()
+	return l.decisions.WithLabelValues(d.kind, outcome)
 }
 
 // FellBack counts one time that the gateway went on by itself.

@@ -29,6 +29,12 @@ type Metrics struct {
 	reloads         *prometheus.CounterVec
 	configTimestamp prometheus.Gauge
 
+	// Series that are counted in all the time.
+	answered  memo[answer, *counted]
+	issues    memo[string, prometheus.Counter]
+	verdicts  memo[string, prometheus.Counter]
+	redisCall memo[string, prometheus.Observer]
+
 	decisions       *decisions
 	certificateOnce sync.Once
 	certificate     prometheus.Gauge // nil without TLS
@@ -78,6 +84,10 @@ func New(version, commit string) *Metrics {
 			Help: "Unix time at which the configuration file in force was loaded.",
 		}),
 	}
+	m.answered.find = m.seriesOf
+	m.issues.find = func(result string) prometheus.Counter { return m.issued.WithLabelValues(result) }
+	m.verdicts.find = func(result string) prometheus.Counter { return m.validated.WithLabelValues(result) }
+	m.redisCall.find = func(command string) prometheus.Observer { return m.redisDuration.WithLabelValues(command) }
 	m.decisions = newDecisions()
 	m.registry.MustRegister(m.decisions.collectors()...)
 	m.registerAll(version, commit)
@@ -99,38 +109,68 @@ func (m *Metrics) registerAll(version, commit string) {
 	)
 }
 
+// CollectLostLines adds the number of log lines that were lost, read at each
+// scrape. lost must be safe for concurrent use and must not block.
+func (m *Metrics) CollectLostLines(lost func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "snowgate_log_lines_lost_total",
+		Help: "Log lines that were lost because they were not read as fast as they were written.",
+	}, func() float64 { return float64(lost()) }))
+}
+
 // Handler serves the series in the formats that Prometheus asks for.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
+// answer is what a request is counted by.
+type answer struct {
+	route, method string
+	status        int8 // class
+}
+
+// counted is what it is counted in.
+type counted struct {
+	requests prometheus.Counter
+	duration prometheus.Observer
+}
+
 // Request counts one answered request. route must be a template, never a path
 // that a caller chose.
 func (m *Metrics) Request(route, method string, status int, d time.Duration) {
-	m.requests.WithLabelValues(route, method, statusClass(status)).Inc()
-	m.duration.WithLabelValues(route).Observe(d.Seconds())
+	s := m.answered.get(answer{route, method, statusClass(status)})
+	s.requests.Inc()
+	s.duration.Observe(d.Seconds())
 }
 
-// statusClass folds a status into 1xx … 5xx.
-func statusClass(status int) string {
-	if status < 100 || status > 599 {
-		return "other"
+func (m *Metrics) seriesOf(a answer) *counted {
+	class := "other"
+	if a.status > 0 {
+		class = strconv.Itoa(int(a.status)) + "xx"
 	}
-	return strconv.Itoa(status/100) + "xx"
+	return &counted{m.requests.WithLabelValues(a.route, a.method, class), m.duration.WithLabelValues(a.route)}
+}
+
+// statusClass folds a status into 1 … 5, and all others into 0.
+func statusClass(status int) int8 {
+	if status < 100 || status > 599 {
+		return 0
+	}
+	return int8(status / 100)
 }
 
 // Issued counts one request for a token by its result.
-func (m *Metrics) Issued(result string) { m.issued.WithLabelValues(result).Inc() }
+func (m *Metrics) Issued(result string) { m.issues.get(result).Inc() }
 
 // Validated counts one verdict on a token by its result.
-func (m *Metrics) Validated(result string) { m.validated.WithLabelValues(result).Inc() }
+func (m *Metrics) Validated(result string) { m.verdicts.get(result).Inc() }
 
 // Revoked counts one attempt to revoke a token by its result.
 func (m *Metrics) Revoked(result string) { m.revoked.WithLabelValues(result).Inc() }
 
 // RedisCall counts one Redis call. kind is "ok" for a call that succeeded.
 func (m *Metrics) RedisCall(command string, d time.Duration, kind string) {
-	m.redisDuration.WithLabelValues(command).Observe(d.Seconds())
+	m.redisCall.get(command).Observe(d.Seconds())
 	if kind != "ok" {
 		m.redisErrors.WithLabelValues(kind).Inc()
 	}
