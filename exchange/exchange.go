@@ -63,6 +63,23 @@ type Exchange struct {
 	Cause error
 }
 
+// Carrier is a context with the exchange that it carries, in one piece: it is
+// made once for every request.
+type Carrier struct {
+	//nolint:containedctx // it is a context
+	context.Context // the parent
+
+	Exchange Exchange
+}
+
+// Value implements [context.Context].
+func (c *Carrier) Value(key any) any {
+	if _, ok := key.(contextKey); ok {
+		return &c.Exchange
+	}
+	return c.Context.Value(key)
+}
+
 type contextKey struct{}
 
 // NewContext returns a context that carries x.
@@ -73,6 +90,9 @@ func NewContext(ctx context.Context, x *Exchange) context.Context {
 // From returns the exchange that ctx carries. Without one it returns a fresh,
 // empty Exchange, so that a handler can be tested on its own.
 func From(ctx context.Context) *Exchange {
+	if c, ok := ctx.(*Carrier); ok {
+		return &c.Exchange
+	}
 	if x, ok := ctx.Value(contextKey{}).(*Exchange); ok {
 		return x
 	}

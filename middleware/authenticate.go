@@ -46,12 +46,8 @@ func Authenticate(
 // judge fills the exchange of r from its token, or says why not.
 func judge(r *http.Request, v validator, challenge problem.Challenge, required tokens.Requirement) error {
 	text, err := bearerToken(r.Header)
-	var malformed syntaxError
-	switch {
-	case errors.As(err, &malformed):
-		return challenge.Malformed(string(malformed))
-	case err != nil:
-		return challenge.Missing()
+	if err != nil {
+		return unreadable(challenge, err)
 	}
 	x := exchange.From(r.Context())
 	token, err := v.ValidateFrom(r.Context(), text, x.Remote)
@@ -64,4 +60,13 @@ func judge(r *http.Request, v validator, challenge problem.Challenge, required t
 	}
 	x.Token = token
 	return nil
+}
+
+// unreadable is the answer to a request without a token that can be read.
+func unreadable(challenge problem.Challenge, err error) error {
+	var malformed syntaxError
+	if errors.As(err, &malformed) {
+		return challenge.Malformed(string(malformed))
+	}
+	return challenge.Missing()
 }

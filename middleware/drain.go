@@ -66,46 +66,9 @@ func Drain(d *Drainer) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d.running.Add(1)
 			defer d.leave()
-			next.ServeHTTP(&parting{ResponseWriter: w, drainer: d}, r)
+			parting := recorded(w)
+			parting.drainer = d
+			next.ServeHTTP(parting, r)
 		})
 	}
-}
-
-// parting is a ResponseWriter that decides about Connection: close at the last
-// moment. [http.ResponseController] reaches through it.
-type parting struct {
-	http.ResponseWriter
-	drainer *Drainer
-	decided bool
-}
-
-// Unwrap serves [http.ResponseController].
-func (p *parting) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
-func (p *parting) WriteHeader(status int) {
-	if status >= http.StatusOK { // a 1xx is followed by the answer proper
-		p.decide()
-	}
-	p.ResponseWriter.WriteHeader(status)
-}
-
-func (p *parting) Write(b []byte) (int, error) {
-	p.decide()
-	return p.ResponseWriter.Write(b)
-}
-
-// FlushError serves [http.ResponseController], and Flush older callers.
-func (p *parting) FlushError() error {
-	p.decide()
-	return http.NewResponseController(p.ResponseWriter).Flush()
-}
-
-// Flush implements [http.Flusher].
-func (p *parting) Flush() { _ = p.FlushError() }
-
-func (p *parting) decide() {
-	if !p.decided && p.drainer.draining.Load() {
-		p.Header().Set("Connection", "close")
-	}
-	p.decided = true
 }

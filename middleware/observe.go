@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	chi "github.com/go-chi/chi/v5/middleware"
 	"github.com/rs/zerolog"
 
 	"snowgate/exchange"
@@ -47,21 +46,30 @@ func Observe(o Observation) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			start := time.Now()
-			x := &exchange.Exchange{Peer: peer(r)}
+			v := &visit{carrier: exchange.Carrier{Context: r.Context()}, recorder: recorder{ResponseWriter: w}}
+			x := &v.carrier.Exchange
+			x.Peer = peer(r)
 			x.PeerTrusted = isTrusted(o.TrustedProxies, x.Peer)
 			x.Remote = remote(r, o.TrustedProxies, x.Peer, x.PeerTrusted)
 			x.RequestID = requestID(r, x.PeerTrusted)
-			w.Header()["X-Request-Id"] = []string{x.RequestID}
+			v.named[0] = x.RequestID
+			w.Header()["X-Request-Id"] = v.named[:]
 
-			recorder := chi.NewWrapResponseWriter(w, r.ProtoMajor)
 			aborted := true
 			defer func() {
-				o.finish(r, x, outcomeOf(x, recorder, aborted), time.Since(start))
+				o.finish(r, x, outcomeOf(x, &v.recorder, aborted), time.Since(start))
 			}()
-			next.ServeHTTP(recorder, r.WithContext(exchange.NewContext(r.Context(), x)))
+			next.ServeHTTP(&v.recorder, r.WithContext(&v.carrier))
 			aborted = false
 		})
 	}
+}
+
+// visit is what every request needs, in one piece of memory.
+type visit struct {
+	carrier  exchange.Carrier
+	recorder recorder
+	named    [1]string // the value of X-Request-Id
 }
 
 // outcome is how an answer ended.
@@ -72,8 +80,8 @@ type outcome struct {
 	aborted bool
 }
 
-func outcomeOf(x *exchange.Exchange, w chi.WrapResponseWriter, aborted bool) outcome {
-	end := outcome{sent: w.Status(), bytes: w.BytesWritten(), aborted: aborted}
+func outcomeOf(x *exchange.Exchange, w *recorder, aborted bool) outcome {
+	end := outcome{sent: w.status, bytes: w.bytes, aborted: aborted}
 	switch {
 	case x.Upgraded:
 		end.sent = http.StatusSwitchingProtocols
@@ -122,7 +130,8 @@ func (o *Observation) line(r *http.Request, x *exchange.Exchange, end outcome, t
 	if !e.Enabled() {
 		return
 	}
-	hide := secretsOf(r)
+	var few [4]string // on the stack
+	hide := secretsOf(r, few[:0])
 	e.Str("request_id", hide.clean(x.RequestID, maxRequestID)).
 		Str("method", hide.clean(r.Method, maxLoggedMethod)).
 		Str("path", hide.clean(loggedPath(r, x), maxLoggedTarget)).
@@ -131,7 +140,8 @@ func (o *Observation) line(r *http.Request, x *exchange.Exchange, end outcome, t
 		Int("bytes", end.bytes).
 		Float64("duration_ms", float64(took.Microseconds())/1000)
 	if x.Peer.IsValid() {
-		e.Str("remote", x.Peer.String())
+		var text [len("0000:0000:0000:0000:0000:0000:0000:0000%interface-name")]byte
+		e.Bytes("remote", x.Peer.AppendTo(text[:0]))
 	}
 	if x.Remote != x.Peer {
 		e.Str("forwarded_for", x.Remote.String())

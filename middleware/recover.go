@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-
-	chi "github.com/go-chi/chi/v5/middleware"
+	"strings"
 
 	"snowgate/exchange"
 	"snowgate/problem"
@@ -30,35 +29,42 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 func Recover() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			recorder, ok := w.(chi.WrapResponseWriter)
-			if !ok {
-				recorder = chi.NewWrapResponseWriter(w, r.ProtoMajor)
-			}
+			answer := recorded(w)
 			defer func() {
 				if value := recover(); value != nil {
-					answerPanic(recorder, r, value)
+					answerPanic(answer, r, value)
 				}
 			}()
-			next.ServeHTTP(recorder, r)
+			next.ServeHTTP(answer, r)
 		})
 	}
 }
 
-func answerPanic(w chi.WrapResponseWriter, r *http.Request, value any) {
+func answerPanic(w *recorder, r *http.Request, value any) {
 	if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler)
 	}
 	x := exchange.From(r.Context())
 	err := problem.New(http.StatusInternalServerError, "", &panicked{value, string(debug.Stack())})
-	if w.Status() != 0 || x.Upgraded {
+	if w.status != 0 || x.Upgraded {
 		x.Cause = err
 		panic(http.ErrAbortHandler)
 	}
 	header := w.Header()
 	for name := range header {
-		if name != "X-Request-Id" && name != "Connection" {
+		if !holdsForAny(name) {
 			delete(header, name) // it described an answer that is not coming
 		}
 	}
 	problem.Write(w, r, err)
+}
+
+// holdsForAny reports whether the gateway says the field name about the request or
+// the connection, whatever the answer is.
+func holdsForAny(name string) bool {
+	switch name {
+	case "X-Request-Id", "Connection", "Strict-Transport-Security", "Vary":
+		return true
+	}
+	return strings.HasPrefix(name, "Access-Control-")
 }

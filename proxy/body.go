@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 )
@@ -26,6 +27,7 @@ type clientBody struct {
 	mu      sync.Mutex
 	back    *sync.Cond // on mu: a Read has returned
 	reading bool
+	until   time.Time // deadline of the Read
 	read    int64
 	err     error // first error, io.EOF included
 	cut     error // why nothing more is read; nil: it is
@@ -35,7 +37,7 @@ type clientBody struct {
 
 func (f *flight) newBody(source io.ReadCloser) *clientBody {
 	b := &clientBody{
-		source: source, control: f.control, idle: f.forwarder.clientIdle,
+		source: source, control: &f.control, idle: f.forwarder.clientIdle,
 		patience: f.patience, limit: f.route.MaxBody,
 	}
 	b.back = sync.NewCond(&b.mu)
@@ -67,7 +69,8 @@ func (b *clientBody) begin() error {
 	}
 	// Where deadlines are not supported there is no connection to protect.
 	if !b.duplex {
-		_ = b.control.SetReadDeadline(time.Now().Add(b.idle))
+		b.until = time.Now().Add(b.idle)
+		_ = b.control.SetReadDeadline(b.until)
 	}
 	b.reading = true
 	return nil
@@ -82,6 +85,9 @@ func (b *clientBody) account(n int, err error) (int, error) {
 	b.read += int64(n)
 	if b.limit > 0 && b.read > b.limit {
 		n, err = 0, &http.MaxBytesError{Limit: b.limit}
+	}
+	if b.cut != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = b.cut
 	}
 	if err != nil {
 		b.err = err
@@ -136,15 +142,35 @@ func (b *clientBody) interrupt(reason error) {
 	}
 }
 
+// settle waits for a Read that hangs when the exchange is given up, which may be because
+// of what that Read has met: only then failure knows. One that has met nothing is
+// interrupted.
+func (b *clientBody) settle(reason error) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.reading {
+		if b.duplex || time.Now().Before(b.until) {
+			b.cut = reason
+			if b.control.SetReadDeadline(past) != nil {
+				return // no connection, no deadlines
+			}
+		}
+		b.back.Wait()
+	}
+}
+
 // failure returns the error by which the client's body ended, nil if it has
-// not ended or was read whole.
+// not ended, was read whole, or was not read on for another reason.
 func (b *clientBody) failure() error {
 	if b == nil {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if errors.Is(b.err, io.EOF) {
+	if errors.Is(b.err, io.EOF) || b.cut != nil && errors.Is(b.err, b.cut) {
 		return nil
 	}
 	return b.err

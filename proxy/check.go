@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"snowgate/canonical"
+	"snowgate/proxy/http1"
 )
 
 // Defaults of a [HealthCheck].
@@ -124,17 +124,18 @@ func (c *checker) note(r *replica, err error) {
 func (c *checker) ask(ctx context.Context, r *replica) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	question := &http.Request{Method: http.MethodGet, URL: new(url.URL), Header: http.Header{"User-Agent": {"snowgate-health"}}}
-	aim(question.URL, &target{scheme: c.upstream.scheme, host: c.upstream.authority}, c.Path)
-	answer, err := r.transport.RoundTrip(question.WithContext(ctx))
+	asked := &target{scheme: c.upstream.scheme, host: c.upstream.authority, protocol: c.upstream.protocol}
+	answer, err := r.transport.probe(ctx, asked, &http1.Request{
+		Method: http.MethodGet, Path: c.Path, Host: asked.host, Header: []http1.Field{{Name: "User-Agent", Value: "snowgate-health"}},
+	})
 	if err != nil {
 		return fmt.Errorf("GET %s: %w", c.Path, err)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return fmt.Errorf("GET %s was answered with status %d", c.Path, answer.StatusCode)
+	defer answer.body.Close()
+	if answer.status < 200 || answer.status > 299 {
+		return fmt.Errorf("GET %s was answered with status %d", c.Path, answer.status)
 	}
-	_, _ = io.CopyN(io.Discard, answer.Body, copyBuffer) // so that the connection can be kept
+	_, _ = io.CopyN(io.Discard, answer.body, copyBuffer) // so that the connection can be kept
 	return nil
 }
 

@@ -67,11 +67,11 @@ func (f *flight) cut(reason error) {
 	if tunnel := f.leash.tunnel; tunnel != nil {
 		f.leash.closing.Go(func() {
 			tunnel.cut(reason)
-			f.cancel(reason)
+			f.giveUp(reason)
 		})
 		return
 	}
-	f.cancel(reason) // before the deadline: see allowWrite
+	f.giveUp(reason) // before the deadline: see allowWrite
 	f.body.interrupt(reason)
 	if f.leash.begun {
 		_ = f.control.SetWriteDeadline(past)

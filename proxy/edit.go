@@ -9,6 +9,7 @@ import (
 
 	"snowgate/canonical"
 	"snowgate/fields"
+	"snowgate/proxy/http1"
 )
 
 // Edits are changes of a header that a route makes. Fields that [fields.Editable]
@@ -40,17 +41,16 @@ func (e Edits) compile() (Edits, error) {
 	return clean, errors.Join(faults...)
 }
 
-// remove takes the fields out of h, a header or a trailer, in every spelling: a
+// none reports whether nothing is to be done.
+func (e *Edits) none() bool { return len(e.Remove)+len(e.Set) == 0 }
+
+// remove takes the fields out of list, a header or a trailer, in every spelling: a
 // service that cannot tell X_Env from X-Env would believe a client's.
-func (e *Edits) remove(h http.Header) {
-	if len(e.Remove)+len(e.Set) == 0 {
-		return
+func (e *Edits) remove(list []http1.Field) []http1.Field {
+	if e.none() {
+		return list
 	}
-	for name := range h {
-		if e.touches(name) {
-			delete(h, name)
-		}
-	}
+	return slices.DeleteFunc(list, func(f http1.Field) bool { return e.touches(f.Name) })
 }
 
 func (e *Edits) touches(name string) bool {
@@ -62,12 +62,16 @@ func (e *Edits) touches(name string) bool {
 	return slices.ContainsFunc(e.Remove, func(removed string) bool { return fields.Same(name, removed) })
 }
 
-// apply changes h.
-func (e *Edits) apply(h http.Header) {
-	e.remove(h)
-	for name, value := range e.Set {
-		h[name] = []string{value}
+// apply changes list, and returns it as it is then.
+func (e *Edits) apply(list []http1.Field) []http1.Field {
+	if e.none() {
+		return list
 	}
+	list = e.remove(list)
+	for name, value := range e.Set {
+		list = append(list, http1.Field{Name: name, Value: value})
+	}
+	return list
 }
 
 // compileEdits checks and copies what a route changes.

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -11,11 +10,12 @@ import (
 	"time"
 
 	"snowgate/problem"
+	"snowgate/proxy/http1"
 )
 
 // fail answers for a service that did not. Nothing of err is told to the
 // caller: it names addresses. It may quote what the service sent.
-func (f *flight) fail(_ http.ResponseWriter, _ *http.Request, err error) {
+func (f *flight) fail(err error) {
 	f.failing = true
 	answer := f.describe(err)
 	if f.exchange.Upgraded {
@@ -23,6 +23,7 @@ func (f *flight) fail(_ http.ResponseWriter, _ *http.Request, err error) {
 		return
 	}
 	problem.Write(f, f.request, answer)
+	f.blameClient(f.FlushError()) // before a body that is still sent is waited for
 }
 
 // describe tells what to answer, and whose fault it was.
@@ -31,18 +32,20 @@ func (f *flight) describe(err error) error {
 		return f.refusal(reason)
 	}
 	var none *noReplicaError
+	given := f.givenUp()
+	if given != nil {
+		f.body.settle(given)
+	}
 	switch fault := f.body.failure(); {
 	case fault != nil:
 		return describeBody(fault)
-	case !f.rewritten:
-		return problem.New(http.StatusBadRequest, "The Upgrade header is malformed.", err)
 	case errors.As(err, &none):
 		return noReplica(none)
-	case errors.Is(context.Cause(f.ctx), errTwice):
-		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid answer.", errTwice)
-	case errors.Is(context.Cause(f.ctx), errTooSlow), isTimeout(err):
+	case errors.Is(err, http1.ErrRequest):
+		return problem.New(http.StatusBadRequest, "The request cannot be forwarded.", err)
+	case errors.Is(given, errTooSlow), given == nil && isTimeout(err):
 		return problem.New(http.StatusGatewayTimeout, "The service behind this route did not answer in time.", err)
-	case f.ctx.Err() != nil:
+	case given != nil:
 		return problem.New(problem.StatusClientClosedRequest, "", err)
 	case isDial(err):
 		return problem.New(http.StatusBadGateway, "The service behind this route cannot be reached.", err)

@@ -18,6 +18,7 @@ var errClosed = errors.New("proxy: the router is closed")
 type fleet struct {
 	resolver Resolver         // nil: net.DefaultResolver
 	now      func() time.Time // nil: time.Now
+	dial     dialer           // nil: dialService
 
 	mu        sync.Mutex
 	upstreams map[string]*upstream     // by scheme, host and port
@@ -28,6 +29,14 @@ type fleet struct {
 	stop    context.CancelFunc
 	closed  bool
 	running sync.WaitGroup
+}
+
+// dialer returns what opens connections to replicas, in time.
+func (f *fleet) dialer() dialer {
+	if f.dial != nil {
+		return inTime(f.dial)
+	}
+	return inTime(dialService)
 }
 
 func (f *fleet) time() time.Time {
@@ -66,7 +75,7 @@ func (f *fleet) adopt(t *Table) []*pool {
 	checks := make(map[*upstream]*HealthCheck)
 	for i, route := range t.routes {
 		f.inFlight[route.Name] = cmp.Or(counters[route.Name], new(atomic.Int64))
-		pools[i] = &pool{fleet: f, balance: route.Balance, most: int64(route.MaxInFlight), inFlight: f.inFlight[route.Name]}
+		pools[i] = &pool{fleet: f, balance: route.Balance, most: int64(route.MaxInFlight), inFlight: f.inFlight[route.Name], discovered: route.Discovered}
 		for _, t := range route.targets {
 			u := f.keep(t, known)
 			pools[i].members = append(pools[i].members, member{t, u})

@@ -5,63 +5,59 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/http/httputil"
-	"net/textproto"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"snowgate/exchange"
+	"snowgate/proxy/http1"
 	"snowgate/tokens"
 )
 
 // flight is one request on its way to a service, and its answer on the way
-// back. It is at once the ResponseWriter and the Transport of its ReverseProxy,
-// so that it sees everything that passes in either direction.
+// back. It is the ResponseWriter of whatever is answered, so that it sees everything
+// that passes to the client.
 type flight struct {
 	forwarder *Forwarder
 	writer    http.ResponseWriter
-	control   *http.ResponseController // of writer
-	request   *http.Request            // from the client
+	control   http.ResponseController // of writer
+	request   *http.Request           // from the client
 	exchange  *exchange.Exchange
 	route     *Route
 	token     *tokens.Token // nil: the route is public
 	pool      *pool
-	attempt   attempt     // the current one, or the last
-	tried     []*replica  // before that, in vain
-	body      *clientBody // nil: the request has none
+	outgoing  http1.Request  // to the service
+	list      *[]http1.Field // its header, which is lent
+	attempt   attempt        // the current one, or the last
+	tried     []*replica     // before that, in vain
+	body      *clientBody    // nil: the request has none
 	patience  *patience
-	cancel    context.CancelCauseFunc
-	ctx       context.Context // of the request to the service; lives as long as the flight
 
-	rewritten bool // rewrite was called
-	failing   bool // fail was called
-	flushed   bool // nothing of the answer waits to be sent
-	resent    bool // the request was sent twice
+	failing  bool      // fail was called
+	flushed  bool      // nothing of the answer waits to be sent
+	resent   bool      // the request was sent twice
+	writable time.Time // when a deadline for writing was last set
 
 	leash leash
 
-	heard atomic.Bool // a byte of an answer has come; noted only if there are other replicas
-
 	mu       sync.Mutex // guards answered and, until then, the header of writer
-	answered bool       // RoundTrip has returned
+	answered bool       // the header of the answer has come
+
+	life     sync.Mutex // guards what follows
+	reason   error      // why the exchange was given up; nil: it goes on
+	call     *http1.Call
+	ctx      context.Context //nolint:containedctx // of this exchange; see context
+	cancel   context.CancelCauseFunc
+	unfollow func() bool // the client; nil: nobody follows it
 }
 
 // launch prepares the forwarding of r.
 func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *place) *flight {
 	route := at.Route
 	one := &flight{
-		forwarder: f, writer: w, control: http.NewResponseController(w),
+		forwarder: f, writer: w, control: *http.NewResponseController(w), request: r,
 		exchange: x, route: route, token: x.Token, pool: at.pool,
 	}
-	one.ctx, one.cancel = context.WithCancelCause(r.Context())
-	var long func()
-	if one.watched() {
-		long = one.register
-	}
-	one.patience = newPatience(route.Timeout, func() { one.cancel(errTooSlow) }, long)
-	one.request = r.WithContext(one.ctx)
+	one.patience = f.patiences.lend(route.Timeout, one)
 	// Deadlines of the server are for whole requests, and would cut streams.
 	_ = one.control.SetReadDeadline(time.Time{})
 	if r.ProtoMajor == 2 {
@@ -69,7 +65,6 @@ func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.E
 	}
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
 		one.body = one.newBody(r.Body)
-		one.request.Body = one.body
 		if r.ProtoMajor == 1 {
 			// Else the server may swallow what is left of the body as soon as
 			// the answer begins. HTTP/2 is full duplex by itself.
@@ -81,20 +76,112 @@ func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.E
 
 // serve forwards the request and streams the answer.
 func (f *flight) serve() {
-	defer f.cancel(nil)
-	defer f.giveBack()
-	defer f.land()
-	defer f.releaseBody()
-	reverse := httputil.ReverseProxy{
-		Rewrite:        f.rewrite,
-		Transport:      f,
-		ModifyResponse: f.accept,
-		ErrorHandler:   f.fail,
-		FlushInterval:  headerDelay,
-		ErrorLog:       f.forwarder.silent,
-		BufferPool:     f.forwarder.buffers,
+	defer f.end()
+	f.compose()
+	answer, err := f.ask()
+	if err != nil {
+		f.fail(err)
+		return
 	}
-	reverse.ServeHTTP(f, f.request)
+	defer func() { _ = answer.body.Close() }()
+	switch err := f.accept(&answer); {
+	case err != nil:
+		f.fail(err)
+	case answer.status == http.StatusSwitchingProtocols:
+		f.switchProtocols(answer)
+	default:
+		f.pass(&answer)
+	}
+}
+
+// ask sends the request and waits for the header of the answer.
+func (f *flight) ask() (answer, error) {
+	got, err := f.send()
+	f.patience.answer()
+	f.mu.Lock()
+	f.answered = true
+	f.mu.Unlock()
+	if given := f.givenUp(); err == nil && given != nil {
+		// The header came too late, but before anybody noticed.
+		_ = got.body.Close()
+		return answer{}, given
+	}
+	return got, err
+}
+
+// end gives everything back that the exchange has used.
+func (f *flight) end() {
+	f.releaseBody()
+	f.land()
+	f.giveBack()
+	f.life.Lock()
+	call, cancel, unfollow := f.call, f.cancel, f.unfollow
+	f.life.Unlock()
+	if unfollow != nil {
+		unfollow()
+	}
+	if cancel != nil {
+		cancel(nil)
+	}
+	if call != nil {
+		call.Wait()
+	}
+	if f.body == nil { // whose last Read may come after the end
+		f.patience.giveBack()
+	}
+	f.decompose()
+}
+
+// tooSlow implements [waiting].
+func (f *flight) tooSlow() { f.giveUp(errTooSlow) }
+
+// lasting implements [waiting]: from now on the exchange ends when its client is gone.
+// That most exchanges are over by then saves them a part in the tree of contexts.
+func (f *flight) lasting() {
+	ctx := f.request.Context()
+	unfollow := context.AfterFunc(ctx, func() { f.giveUp(context.Cause(ctx)) })
+	f.life.Lock()
+	f.unfollow = unfollow
+	f.life.Unlock()
+}
+
+// long implements [waiting].
+func (f *flight) long() { f.register() }
+
+// giveUp ends the exchange for the reason given, whatever it waits for.
+func (f *flight) giveUp(reason error) {
+	f.life.Lock()
+	if f.reason == nil {
+		f.reason = reason
+	}
+	call, cancel := f.call, f.cancel
+	f.life.Unlock()
+	if call != nil {
+		call.Abort()
+	}
+	if cancel != nil {
+		cancel(reason)
+	}
+}
+
+// givenUp returns why the exchange was given up, nil if it goes on.
+func (f *flight) givenUp() error {
+	f.life.Lock()
+	defer f.life.Unlock()
+	if f.reason == nil && f.request.Context().Err() != nil {
+		f.reason = context.Cause(f.request.Context())
+	}
+	return f.reason
+}
+
+// attach has call aborted when the exchange is given up.
+func (f *flight) attach(call *http1.Call) {
+	f.life.Lock()
+	defer f.life.Unlock()
+	f.call = call
+	if f.reason != nil {
+		call.Abort()
+	}
 }
 
 // releaseBody ends the reading of the request body.
@@ -107,32 +194,6 @@ func (f *flight) releaseBody() {
 		return
 	}
 	f.body.release(lingering)
-}
-
-// tameInterim puts itself between the transport and ReverseProxy, which sends
-// every 1xx answer on as it is and afterwards clears the header of the answer
-// proper, with what others had put there.
-func (f *flight) tameInterim(trace *httptrace.ClientTrace) {
-	if trace == nil || trace.Got1xxResponse == nil {
-		return
-	}
-	send := trace.Got1xxResponse
-	trace.Got1xxResponse = func(status int, header textproto.MIMEHeader) error {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.answered {
-			return nil
-		}
-		removeHopByHop(http.Header(header))
-		cleanAnswer(http.Header(header))
-		own := f.writer.Header().Clone()
-		clear(f.writer.Header())
-		err := send(status, header)
-		for name, values := range own {
-			f.writer.Header()[name] = values
-		}
-		return err
-	}
 }
 
 // Header implements [http.ResponseWriter].
@@ -155,21 +216,17 @@ func (f *flight) WriteHeader(status int) {
 	f.writer.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter]. What it is given is sent at once. A
-// client that takes nothing for too long is given up.
+// Write implements [http.ResponseWriter]. A client that takes nothing for too long is
+// given up.
 func (f *flight) Write(p []byte) (int, error) {
 	f.allowWrite()
 	f.flushed = false
 	n, err := f.writer.Write(p)
-	if err == nil {
-		err = f.FlushError()
-	}
 	f.blameClient(err)
 	return n, err
 }
 
-// FlushError serves [http.ResponseController]. ReverseProxy calls it never
-// while it calls Write.
+// FlushError sends what was written.
 func (f *flight) FlushError() error {
 	if f.flushed {
 		return nil
@@ -180,16 +237,22 @@ func (f *flight) FlushError() error {
 	if f.request.ProtoMajor == 2 {
 		// An HTTP/2 stream is reset by its deadline even if nothing is sent.
 		_ = f.control.SetWriteDeadline(time.Time{})
+		f.writable = time.Time{}
 	}
 	return err
 }
 
-// allowWrite sets the deadline of one write. An exchange that was given up gets
-// none, except for an answer that says so.
+// allowWrite sets the deadline of one write, unless that was done just now. An exchange
+// that was given up gets none, except for an answer that says so.
 func (f *flight) allowWrite() {
-	_ = f.control.SetWriteDeadline(time.Now().Add(f.forwarder.clientIdle))
+	now := time.Now()
+	if now.Sub(f.writable) < f.forwarder.clientIdle/16 && !f.failing {
+		return
+	}
+	f.writable = now
+	_ = f.control.SetWriteDeadline(now.Add(f.forwarder.clientIdle))
 	// After the deadline was set: whoever gives the exchange up later moves it.
-	if f.ctx.Err() != nil && !f.failing {
+	if !f.failing && f.givenUp() != nil {
 		_ = f.control.SetWriteDeadline(past)
 	}
 }

@@ -15,7 +15,11 @@ import (
 func MatchForwardAuth(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := match(router.layout(), r); err != nil {
+			err := match(router.layout(), r)
+			if err == nil {
+				err = matched(r).refuseMethod(r)
+			}
+			if err != nil {
 				problem.Write(w, r, forbidden403(err))
 				return
 			}
@@ -46,7 +50,9 @@ func Verdict(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{headerClient, headerScope, headerTokenID, headerTokenExpires} {
 		header[name] = []string{""}
 	}
-	setIdentity(header, x)
+	for _, f := range appendIdentity(nil, x) {
+		header[f.Name] = []string{f.Value}
+	}
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 }

@@ -3,8 +3,6 @@ package proxy
 import (
 	"cmp"
 	"errors"
-	"io"
-	"log"
 	"net/http"
 	"time"
 
@@ -52,7 +50,7 @@ type Forwarder struct {
 	rates      RateLimiter // nil: none are applied
 	challenge  problem.Challenge
 	buffers    *buffers
-	silent     *log.Logger
+	patiences  *patiences
 }
 
 // NewForwarder returns a Forwarder. The connections to services belong to the
@@ -64,7 +62,7 @@ func NewForwarder(o Options) *Forwarder {
 		rates:      o.Rates,
 		challenge:  o.Challenge,
 		buffers:    newBuffers(),
-		silent:     log.New(io.Discard, "", 0), // the access line has the cause
+		patiences:  new(patiences),
 	}
 }
 
@@ -79,7 +77,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
 	route := matched(r)
 	switch {
-	case route == nil || len(route.targets) == 0 || x.Path.Raw == "" || (!route.Public && x.Token == nil):
+	case route == nil || !route.forwards() || x.Path.Raw == "" || (!route.Public && x.Token == nil):
 		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))
 	case route.MaxBody > 0 && r.ContentLength > route.MaxBody:
 		if r.ProtoMajor == 1 {

@@ -116,11 +116,14 @@ type gateway struct {
 type gatewayOptions struct {
 	trusted    string
 	clientIdle time.Duration
-	http2      bool
-	watch      proxy.Watch
-	resolver   proxy.Resolver
-	rates      proxy.RateLimiter
-	now        func() time.Time // of the health of replicas
+	// writeTimeout is that of the server, which is not for proxied answers.
+	writeTimeout time.Duration
+	http2        bool
+	watch        proxy.Watch
+	resolver     proxy.Resolver
+	rates        proxy.RateLimiter
+	now          func() time.Time // of the health of replicas
+	dial         func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway {
@@ -132,6 +135,7 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 	g := &gateway{router: new(proxy.Router), drainer: middleware.NewDrainer(), log: &lines{more: make(chan struct{}, 1)}}
 	g.router.Resolver = o.resolver
 	proxy.SetClock(g.router, o.now)
+	proxy.SetDial(g.router, o.dial)
 	g.router.Swap(table)
 	observation := middleware.Observation{Log: zerolog.New(g.log)}
 	if o.trusted != "" {
@@ -144,6 +148,7 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 
 	var handler http.Handler = forwarder
 	handler = middleware.Authenticate(judge{}, problem.Challenge{}, proxy.Requirement)(handler)
+	handler = proxy.CrossOrigin()(handler)
 	handler = proxy.Match(g.router)(handler)
 	handler = middleware.Canonical()(handler)
 	handler = middleware.Framing()(handler)
@@ -155,6 +160,7 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 	g.cut = cut
 	g.Server = httptest.NewUnstartedServer(handler)
 	g.Config.DisableGeneralOptionsHandler = true
+	g.Config.WriteTimeout = o.writeTimeout
 	g.Config.BaseContext = func(net.Listener) context.Context { return base }
 	if g.EnableHTTP2 = o.http2; o.http2 {
 		g.StartTLS()

@@ -1,10 +1,11 @@
 package proxy
 
 import (
-	"net/http"
+	"slices"
 	"strings"
 
 	"snowgate/fields"
+	"snowgate/proxy/http1"
 )
 
 // The header fields that tell a service who asks and how the request came to
@@ -33,53 +34,60 @@ func usual(name string) bool {
 	return true
 }
 
-// usualSpelling holds the spelling, canonical for net/http, of the fields that
-// pass in no other.
-var usualSpelling = map[string]bool{
-	"Authorization": true, headerTracestate: true,
-	"Content-Length": true, "Connection": true, "Upgrade": true,
-}
+// hopByHop reports whether a field concerns one connection only.
+func hopByHop(name string) bool { return slices.Contains(fields.HopByHop[:], name) }
 
-// cleanRequest removes from h what a client may not say. A trusted peer may say
-// how the request came to it.
-func cleanRequest(h http.Header, trusted bool) {
-	for name := range h {
-		switch fields.KindOf(name) {
-		case fields.Ordinary:
-		case fields.Forwarding:
-			if !trusted || !usual(name) {
-				delete(h, name)
-			}
-		case fields.Spelling:
-			if !usualSpelling[name] {
-				delete(h, name)
-			}
-		default:
-			delete(h, name)
-		}
+// mayAsk reports whether a client may send the field name, which is in the spelling
+// that is canonical for net/http, to a service. A trusted peer may say how the request
+// came to it. Fields that frame a message or concern a connection are never passed on:
+// where the request to the service needs one, it gets its own. Authorization and
+// Tracestate are decided about elsewhere.
+func mayAsk(name string, trusted bool) bool {
+	switch fields.KindOf(name) {
+	case fields.Ordinary:
+		return !hopByHop(name)
+	case fields.Forwarding:
+		return trusted && usual(name)
+	default:
+		return false
 	}
 }
 
-// cleanAnswer removes from h, the header or the trailer of an answer, what a
-// service may not say to the caller: what we told it, another name for the
-// request, and other places to be found at (RFC 7838), where no gateway is.
-func cleanAnswer(h http.Header) {
-	for name := range h {
-		if fields.KindOf(name) == fields.Identity || name == "Alt-Svc" {
-			delete(h, name)
-		}
-	}
+// mayAnswer reports whether a service may send the field name, in the header or the
+// trailer of an answer, to the caller. It may not repeat what we told it, call the
+// request by another name, or say other places to be found at (RFC 7838), where no
+// gateway is.
+func mayAnswer(name string) bool {
+	return fields.KindOf(name) != fields.Identity && name != "Alt-Svc" && !hopByHop(name)
 }
 
-// removeHopByHop removes the fields that Connection names and those that are
-// hop-by-hop by themselves.
-func removeHopByHop(h http.Header) {
-	for _, line := range h["Connection"] {
+// cleanAnswer removes from list, which it changes, what a service may not say to the
+// caller, and the fields that its Connection names.
+func cleanAnswer(list []http1.Field) []http1.Field {
+	connection := valuesOf(list, "Connection")
+	return slices.DeleteFunc(list, func(f http1.Field) bool {
+		return !mayAnswer(f.Name) || connection != nil && names(connection, f.Name)
+	})
+}
+
+// valuesOf returns the values of the field name, nil if there is none.
+func valuesOf(list []http1.Field, name string) (values []string) {
+	for _, f := range list {
+		if f.Name == name {
+			values = append(values, f.Value)
+		}
+	}
+	return values
+}
+
+// names reports whether option is among the comma-separated ones of lines.
+func names(lines []string, option string) bool {
+	for _, line := range lines {
 		for name := range strings.SplitSeq(line, ",") {
-			h.Del(strings.Trim(name, " \t"))
+			if strings.EqualFold(strings.Trim(name, " \t"), option) {
+				return true
+			}
 		}
 	}
-	for _, name := range fields.HopByHop {
-		delete(h, name)
-	}
+	return false
 }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -33,11 +32,10 @@ func (d *deadlines) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func newFlight(watch Watch) (*flight, *deadlines) {
 	w := &deadlines{ResponseWriter: httptest.NewRecorder()}
 	f := &flight{
-		forwarder: NewForwarder(Options{Watch: watch}), writer: w, control: http.NewResponseController(w),
+		forwarder: NewForwarder(Options{Watch: watch}), writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", nil),
 		exchange: new(exchange.Exchange), route: new(Route), token: new(tokens.Token),
-		patience: newPatience(time.Hour, nil, nil),
+		patience: new(patiences).lend(time.Hour, new(waiter)),
 	}
-	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	return f, w
 }
 

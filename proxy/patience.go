@@ -9,45 +9,74 @@ import (
 // errTooSlow says that a service did not answer in time.
 var errTooSlow = errors.New("proxy: no answer in time")
 
-// moment is how long an exchange lasts before it counts as long, and is watched.
-const moment = 500 * time.Millisecond
+const (
+	// glance is how long an exchange lasts before anybody looks whether its client is
+	// still there.
+	glance = 100 * time.Millisecond
+	// moment is how long it lasts before it counts as long, and is watched.
+	moment = 500 * time.Millisecond
+)
 
-// patience waits, with one timer, for two things: for a service that takes too
+// waiting is who has patience. Its methods are called by other goroutines, each at most
+// once, with a lock held, and must not call back.
+type waiting interface {
+	tooSlow() // the service has not answered in time
+	lasting() // the exchange goes on after a glance
+	long()    // and after a moment
+}
+
+// patience waits, with one timer, for three things: for a service that takes too
 // long to answer, which does not count the time in which the gateway waits for
-// the client instead, and for the exchange as a whole to become a long one.
+// the client instead, and for the exchange as a whole to last, and to become a long one.
 //
 // The timer is set as seldom as possible. It may fire too early, and then looks
 // for how long it has to go on. So it costs a short exchange no more than to be
-// made and stopped.
+// set and stopped.
 type patience struct {
-	limit time.Duration // for the service
-	give  func()        // the service took too long
-	long  func()        // the exchange has lasted for a moment; nil: nobody asks
+	lender *patiences
+	limit  time.Duration // for the service
 
 	mu       sync.Mutex
+	owner    waiting
 	timer    *time.Timer
 	fires    time.Time // when the timer fires; zero: not at all
 	deadline time.Time // of the service; zero: the gateway does not wait for it
-	becomes  time.Time // when the exchange is long; zero: it is already, or nobody asks
+	lasts    time.Time // when the exchange has lasted for a glance; zero: it has
+	becomes  time.Time // when the exchange is long; zero: it is
 	answered bool      // the service has answered, or was given up
 	ended    bool
 }
 
-// newPatience calls give when limit has passed, at most once, and long, unless
-// it is nil, after a moment. Both are called with a lock held and must not call
-// back.
-func newPatience(limit time.Duration, give, long func()) *patience {
-	now := time.Now()
-	p := &patience{limit: limit, give: give, long: long, deadline: now.Add(limit)}
-	p.fires = p.deadline
-	if long != nil {
-		p.becomes = now.Add(moment)
-		p.fires = earlier(p.fires, p.becomes)
+// patiences lends timers. One that is lent again may fire as it was set before, which is
+// no more than too early.
+type patiences struct{ pool sync.Pool }
+
+// lend begins to wait on behalf of owner. limit is for the service.
+func (s *patiences) lend(limit time.Duration, owner waiting) *patience {
+	p, again := s.pool.Get().(*patience)
+	if !again {
+		p = newPatience()
+		p.lender = s
 	}
-	p.mu.Lock() // the timer may fire before it is stored
-	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(p.fires.Sub(now), p.fire)
+	p.begin(limit, owner)
 	return p
+}
+
+func newPatience() *patience {
+	p := new(patience)
+	p.timer = time.AfterFunc(time.Hour, p.fire)
+	return p
+}
+
+func (p *patience) begin(limit time.Duration, owner waiting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.limit, p.owner = limit, owner
+	p.deadline, p.lasts, p.becomes = now.Add(limit), now.Add(glance), now.Add(moment)
+	p.answered, p.ended = false, false
+	p.fires = time.Time{}
+	p.arm(now)
 }
 
 // fire does what is due.
@@ -59,21 +88,25 @@ func (p *patience) fire() {
 	}
 	now := time.Now()
 	p.fires = time.Time{}
+	if isDue(p.lasts, now) {
+		p.lasts = time.Time{}
+		p.owner.lasting()
+	}
 	if isDue(p.becomes, now) {
 		p.becomes = time.Time{}
-		p.long()
+		p.owner.long()
 	}
 	if isDue(p.deadline, now) {
 		p.deadline = time.Time{}
 		p.answered = true
-		p.give()
+		p.owner.tooSlow()
 	}
 	p.arm(now)
 }
 
 // arm sees to it that the timer fires in time for whatever comes next.
 func (p *patience) arm(now time.Time) {
-	next := earlier(p.deadline, p.becomes)
+	next := earlier(p.deadline, earlier(p.lasts, p.becomes))
 	if next.IsZero() || !p.fires.IsZero() && !p.fires.After(next) {
 		return
 	}
@@ -100,7 +133,7 @@ func (p *patience) resume() {
 	p.arm(now)
 }
 
-// answer ends the wait for the service. give is not called after it has
+// answer ends the wait for the service. tooSlow is not called after it has
 // returned.
 func (p *patience) answer() {
 	p.mu.Lock()
@@ -115,6 +148,12 @@ func (p *patience) end() {
 	defer p.mu.Unlock()
 	p.ended = true
 	p.timer.Stop()
+}
+
+// giveBack lends the timer to others. Nobody may use p any more.
+func (p *patience) giveBack() {
+	p.owner = nil
+	p.lender.pool.Put(p)
 }
 
 func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }

@@ -41,9 +41,12 @@ func TestPatience(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
 				var given, long []time.Duration
-				p := newPatience(test.limit,
+				lasting := 0
+				p := new(patiences).lend(test.limit, &waiter{
 					func() { given = append(given, time.Since(begin)) },
-					func() { long = append(long, time.Since(begin)) })
+					func() { lasting++ },
+					func() { long = append(long, time.Since(begin)) },
+				})
 				for _, step := range test.steps {
 					time.Sleep(time.Until(begin.Add(step.at)))
 					step.do(p)
@@ -52,6 +55,9 @@ func TestPatience(t *testing.T) {
 				p.end()
 				wantOnce(t, "the service was given up", given, test.give)
 				wantOnce(t, "the exchange was long", long, test.long)
+				if lasting > 1 || lasting == 0 && len(long) > 0 {
+					t.Errorf("the exchange has lasted %d times", lasting)
+				}
 			})
 		})
 	}
@@ -65,15 +71,34 @@ func wantOnce(t *testing.T, what string, got []time.Duration, want time.Duration
 	t.Errorf("%s after %v, want %v (0: never)", what, got, want)
 }
 
-// TestPatienceOfNobody asks for no long exchanges.
-func TestPatienceOfNobody(t *testing.T) {
+// waiter is a [waiting] of functions, where they are set.
+type waiter struct{ slow, lasts, becomes func() }
+
+func (w *waiter) tooSlow() { call(w.slow) }
+func (w *waiter) lasting() { call(w.lasts) }
+func (w *waiter) long()    { call(w.becomes) }
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+// TestPatienceIsLentAgain: a timer that goes off as it was set for somebody else does
+// nothing to who has it now.
+func TestPatienceIsLentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		given := 0
-		p := newPatience(time.Minute, func() { given++ }, nil)
+		p := new(patiences).lend(time.Second, &waiter{slow: func() { t.Error("who has ended was too slow") }})
+		time.Sleep(time.Second - 1)
+		p.end()
+		begin := time.Now()
+		var slow time.Duration
+		p.begin(time.Minute, &waiter{slow: func() { slow = time.Since(begin) }})
+		p.fire() // as the timer would that was not stopped in time
 		time.Sleep(time.Hour)
 		p.end()
-		if given != 1 {
-			t.Errorf("the service was given up %d times, want once", given)
+		if slow != time.Minute {
+			t.Errorf("too slow after %v, want a minute", slow)
 		}
 	})
 }

@@ -26,6 +26,8 @@ type pool struct {
 	turn     atomic.Uint64
 	inFlight *atomic.Int64 // of the route, over all tables
 	most     int64         // in flight; 0: no bound
+	// discovered tells that the members are all replicas there are.
+	discovered bool
 }
 
 // member is one upstream of a route.
@@ -48,16 +50,26 @@ type lease struct {
 	others bool // there are others that it could be sent to
 }
 
+// noReplicaPause is when to ask again for a service of which no replica is there:
+// containers start within seconds.
+const noReplicaPause = 5 * time.Second
+
 // maxTries is how many replicas one request is tried on.
 const maxTries = 4
 
 // errTried says that every replica was tried that could be.
 var errTried = errors.New("proxy: every replica was tried")
 
-// noReplicaError says that all replicas were taken out.
-type noReplicaError struct{ retryAfter time.Duration }
+// noReplicaError says that all replicas were taken out, or that there is none.
+type noReplicaError struct {
+	retryAfter time.Duration
+	absent     bool
+}
 
 func (e *noReplicaError) Error() string {
+	if e.absent {
+		return "proxy: the service has no replica"
+	}
 	return fmt.Sprintf("proxy: no replica is fit; one is tried again in %s", e.retryAfter.Round(time.Millisecond))
 }
 
@@ -75,13 +87,17 @@ func (p *pool) enter() bool {
 func (p *pool) leave() { p.inFlight.Add(-1) }
 
 // lease chooses a replica that was not tried yet. It waits only for the addresses
-// of names of which none is known. The caller returns the lease.
-func (p *pool) lease(ctx context.Context, now time.Time, tried []*replica) (lease, error) {
+// of names of which none is known, and asks for the context of that wait only then.
+// The caller returns the lease.
+func (p *pool) lease(wait func() context.Context, now time.Time, tried []*replica) (lease, error) {
 	var few [8]candidate
 	all := p.candidates(few[:0], now)
+	if len(all) == 0 && p.discovered {
+		return lease{}, p.none(tried)
+	}
 	if len(all) == 0 {
 		var err error
-		if all, err = p.await(ctx, all); err != nil {
+		if all, err = p.await(wait(), all); err != nil {
 			return lease{}, err
 		}
 	}
@@ -90,6 +106,14 @@ func (p *pool) lease(ctx context.Context, now time.Time, tried []*replica) (leas
 		one.replica.inFlight.Add(1)
 	}
 	return one, err
+}
+
+// none says that there is no replica any more, or not yet.
+func (p *pool) none(tried []*replica) error {
+	if len(tried) > 0 {
+		return errTried
+	}
+	return &noReplicaError{retryAfter: noReplicaPause, absent: true}
 }
 
 // candidates appends all replicas whose addresses are known to list.
@@ -147,7 +171,7 @@ func (p *pool) choose(all []candidate, now time.Time, tried []*replica) (lease, 
 	case len(tried) > 0:
 		return lease{}, errTried
 	default:
-		return lease{}, &noReplicaError{soonest(all, now)}
+		return lease{}, &noReplicaError{retryAfter: soonest(all, now)}
 	}
 }
 

@@ -10,12 +10,14 @@
 //	             (authentication asks Requirement what the route needs)
 //	Forwarder    rewrites the request, sends it, streams the answer
 //
-// [net/http/httputil.ReverseProxy] does the plumbing: hop-by-hop fields,
-// streaming, trailers, protocol upgrades. What it leaves open is decided here:
-// which header fields a client may send (headers.go), what the service is told
-// (rewrite.go), which replica of it is asked (pool.go), what of its answer is
-// believed (answer.go), how long anyone may take (body.go, patience.go), and what a
-// failure looks like (failure.go).
+// One request on its way is a flight (flight.go). Everything that is decided about it is
+// decided in one place, whatever is spoken with the service: which header fields a client
+// may send (headers.go), what the service is told (rewrite.go), which replica of it is asked
+// and how often (pool.go, send.go), what of its answer is believed and how it is passed on
+// (answer.go, upgrade.go), how long anyone may take (body.go, patience.go), and what a
+// failure looks like (failure.go). Bytes are moved by a transport (transport.go): package
+// [snowgate/proxy/http1] for services that speak HTTP/1.1 without TLS, on the goroutine that
+// serves the request (plain.go), and [net/http.Transport] for all others (standard.go).
 //
 // # Decisions
 //
@@ -30,7 +32,8 @@
 // net/http.
 //
 // A request that may have been sent is sent again only if it is idempotent and has
-// no body, and then once (send.go). [net/http.Transport] by itself would go on for
+// no body, and then once (send.go); on a connection that the same replica has closed, only
+// if it changes nothing. [net/http.Transport] by itself would go on for
 // as long as it has connections that were kept, and take an Idempotency-Key for
 // leave to repeat a POST; it is stopped. A replica that cannot be connected to is
 // no reason to fail a request: nothing of it was sent, and the next one is tried.

@@ -2,34 +2,79 @@ package proxy
 
 import (
 	"net/http"
-	"net/http/httputil"
-	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"snowgate/exchange"
+	"snowgate/proxy/http1"
 )
 
-// rewrite makes the request to the service. ReverseProxy has removed the
-// hop-by-hop fields by then, so nothing that is set here can be taken away by a
-// Connection header of the client.
-func (f *flight) rewrite(p *httputil.ProxyRequest) {
-	f.rewritten = true
-	out := p.Out
-	out.URL.RawQuery = p.In.URL.RawQuery // ReverseProxy edits what it cannot parse
-	out.Trailer = nil                    // fields after the body are checked by nobody
-	cleanRequest(out.Header, f.exchange.PeerTrusted)
-	if !f.route.PassToken {
-		delete(out.Header, "Authorization")
+// fieldLists lends the memory for the header of a request to a service.
+var fieldLists = sync.Pool{New: func() any { return new([]http1.Field) }}
+
+// compose makes the request to the service of what the client has sent, but for what
+// depends on the replica. Only what the client may say is passed on, and what the
+// gateway says comes after it, so that nothing of that can be taken away by the
+// client's Connection.
+func (f *flight) compose() {
+	f.list, _ = fieldLists.Get().(*[]http1.Field)
+	list := f.appendPassed((*f.list)[:0])
+	list = f.route.EditRequest.apply(list) // which cannot touch what follows
+	if f.upgrading() {
+		list = append(list, http1.Field{Name: "Connection", Value: "Upgrade"}, http1.Field{Name: "Upgrade", Value: f.request.Header["Upgrade"][0]})
 	}
-	if !f.upgrading() {
-		delete(out.Header, "Connection")
-		delete(out.Header, "Upgrade")
+	list = appendForwarded(list, f.request, f.exchange)
+	list = appendIdentity(list, f.exchange)
+	list = appendTrace(list, f.request.Header, f.exchange.RequestID)
+	slices.SortStableFunc(list, func(a, b http1.Field) int { return strings.Compare(a.Name, b.Name) })
+	*f.list = list
+	f.outgoing = http1.Request{
+		Method: f.request.Method, Query: f.request.URL.RawQuery, HasQuery: f.request.URL.ForceQuery,
+		Header: list, Interim: f.interim,
 	}
-	f.route.EditRequest.apply(out.Header) // which cannot touch what follows
-	setForwarded(out.Header, p.In, f.exchange)
-	setIdentity(out.Header, f.exchange)
-	setTrace(out.Header, p.In.Header, f.exchange.RequestID)
+	if f.body != nil {
+		f.outgoing.Body, f.outgoing.Length = f.body, f.request.ContentLength
+		f.outgoing.Expect = names(f.request.Header["Expect"], "100-continue")
+	}
+}
+
+// decompose gives the memory of the request back.
+func (f *flight) decompose() {
+	if f.list != nil {
+		clear(*f.list)
+		fieldLists.Put(f.list)
+	}
+}
+
+// appendPassed appends the fields of the client that are passed on.
+func (f *flight) appendPassed(list []http1.Field) []http1.Field {
+	in := f.request.Header
+	connection := in["Connection"]
+	for name, values := range in {
+		if !f.mayPass(name) || names(connection, name) {
+			continue
+		}
+		for _, value := range values {
+			list = append(list, http1.Field{Name: name, Value: value})
+		}
+	}
+	if names(in["Te"], "trailers") {
+		list = append(list, http1.Field{Name: "Te", Value: "trailers"}) // so are we; gRPC insists on it
+	}
+	return list
+}
+
+// mayPass reports whether the field name of the client is passed on.
+func (f *flight) mayPass(name string) bool {
+	switch name {
+	case "Authorization":
+		return f.route.PassToken
+	case headerTracestate:
+		return continuesTrace(f.request.Header)
+	}
+	return mayAsk(name, f.exchange.PeerTrusted)
 }
 
 // upgrading reports whether the request may become a WebSocket (RFC 6455 §4.1).
@@ -38,7 +83,8 @@ func (f *flight) rewrite(p *httputil.ProxyRequest) {
 func (f *flight) upgrading() bool {
 	upgrade := f.request.Header["Upgrade"]
 	return f.route.WebSocket && f.request.Method == http.MethodGet && f.request.ProtoMajor == 1 &&
-		len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket")
+		len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket") &&
+		names(f.request.Header["Connection"], "upgrade")
 }
 
 // forwarded returns the path that is forwarded, in the encoding it was received
@@ -49,17 +95,6 @@ func (f *flight) forwarded() string {
 		raw = strip(raw, f.route.segments)
 	}
 	return f.route.AddPrefix + raw
-}
-
-// aim points u to path at t.
-func aim(u *url.URL, t *target, path string) {
-	raw := t.base + path
-	u.Scheme, u.Host = t.scheme, t.host
-	u.User, u.Opaque, u.Fragment, u.RawFragment = nil, "", "", ""
-	u.RawPath, u.Path = raw, raw
-	if decoded, err := url.PathUnescape(raw); err == nil { // always, for a canonical path
-		u.Path = decoded
-	}
 }
 
 // strip removes the first segments from a canonical path. What is left starts
@@ -76,32 +111,27 @@ func strip(raw string, segments int) string {
 	return raw
 }
 
-// setForwarded tells how the request came to the gateway. What a trusted proxy
+// appendForwarded tells how the request came to the gateway. What a trusted proxy
 // said of that is continued, what anybody else said is gone already.
-func setForwarded(out http.Header, in *http.Request, x *exchange.Exchange) {
-	proto := "http"
+func appendForwarded(list []http1.Field, in *http.Request, x *exchange.Exchange) []http1.Field {
+	host, proto, chain := in.Host, "http", ""
 	if in.TLS != nil {
 		proto = "https"
 	}
-	var chain []string
-	host := in.Host
+	if x.Peer.IsValid() {
+		chain = x.Peer.String()
+	}
 	if x.PeerTrusted {
-		chain = in.Header[headerForwardedFor]
 		host = onlyOr(in.Header[headerForwardedHost], host)
 		proto = onlyOr(in.Header[headerForwardedProto], proto)
-		if said := in.Header["Forwarded"]; len(said) > 0 {
-			out["Forwarded"] = said
+		if said := strings.Join(in.Header[headerForwardedFor], ", "); said != "" {
+			chain = strings.TrimSuffix(said+", "+chain, ", ")
 		}
 	}
-	delete(out, headerForwardedFor)
-	if x.Peer.IsValid() {
-		chain = append(chain[:len(chain):len(chain)], x.Peer.String())
+	if chain != "" {
+		list = append(list, http1.Field{Name: headerForwardedFor, Value: chain})
 	}
-	if len(chain) > 0 {
-		out[headerForwardedFor] = []string{strings.Join(chain, ", ")}
-	}
-	out[headerForwardedHost] = []string{host}
-	out[headerForwardedProto] = []string{proto}
+	return append(list, http1.Field{Name: headerForwardedHost, Value: host}, http1.Field{Name: headerForwardedProto, Value: proto})
 }
 
 // onlyOr returns the value of a field that was sent exactly once, else fallback.
@@ -112,14 +142,15 @@ func onlyOr(values []string, fallback string) string {
 	return fallback
 }
 
-// setIdentity tells who asks. On a public route nobody does.
-func setIdentity(out http.Header, x *exchange.Exchange) {
-	out[headerRequestID] = []string{x.RequestID}
+// appendIdentity tells who asks. On a public route nobody does.
+func appendIdentity(list []http1.Field, x *exchange.Exchange) []http1.Field {
+	list = append(list, http1.Field{Name: headerRequestID, Value: x.RequestID})
 	if x.Token == nil {
-		return
+		return list
 	}
-	out[headerClient] = []string{x.Token.Client}
-	out[headerScope] = []string{x.Token.Scope.String()}
-	out[headerTokenID] = []string{x.TokenID}
-	out[headerTokenExpires] = []string{x.Token.ExpiresAt.UTC().Format(time.RFC3339)}
+	return append(list,
+		http1.Field{Name: headerClient, Value: x.Token.Client},
+		http1.Field{Name: headerScope, Value: x.Token.Scope.String()},
+		http1.Field{Name: headerTokenID, Value: x.TokenID},
+		http1.Field{Name: headerTokenExpires, Value: x.Token.ExpiresAt.UTC().Format(time.RFC3339)})
 }

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rs/cors"
 
 	"snowgate/canonical"
 	"snowgate/limit"
@@ -29,9 +33,16 @@ type Route struct {
 	// Path is the prefix of the paths the route answers to, at a segment
 	// boundary: /a is a prefix of /a and /a/b, not of /ab. Required.
 	Path string
+	// Source is where the route was learned from, "file" if empty, and Owner whose
+	// it is there. They are for people: faults and logs name them.
+	Source, Owner string
 	// Upstreams are the base URLs of the service. Each address of their names is
 	// a replica. A route without any cannot be requested; it serves forward-auth.
 	Upstreams []*url.URL
+	// Discovered tells that the service has Replicas, and no Upstreams. Without any
+	// for the moment, requests are answered 503.
+	Discovered bool
+	Replicas   []Replica
 	// StripPrefix removes Path from the path before it is forwarded.
 	StripPrefix bool
 	// Methods are the methods that are allowed, and no others: HEAD and OPTIONS
@@ -74,31 +85,52 @@ type Route struct {
 	HostHeader   string
 	UpstreamHost bool
 
+	// CORS, if set, has the gateway answer browsers about pages of other origins.
+	// Nil leaves that to the service.
+	CORS *CORS
+
 	// What NewTable works out.
 	targets  []target // of Upstreams
 	allow    string   // the Allow header field
 	segments int      // in Path
 	index    int      // in the table
+	cors     *cors.Cors
+}
+
+// Replica is one instance of a service that was found by other means than by the
+// addresses of a name.
+type Replica struct {
+	// ID tells replicas apart: what is known of one, and the connections to it, are
+	// never another's, even if it has the same address. Required.
+	ID string
+	// Name is for people.
+	Name string
+	// URL is scheme, address and port. Required.
+	URL *url.URL
 }
 
 // target is one upstream, with its name in logs.
 type target struct {
 	scheme, host, base, name string
 	protocol                 protocol
+	replica                  Replica // the zero value for what a URL names
+	source                   string  // of its route
 }
 
 // protocol is what is spoken with an upstream.
 type protocol string
 
 const (
-	http1      protocol = "HTTP/1.1"
+	http11     protocol = "HTTP/1.1"
 	h2c        protocol = "HTTP/2 without TLS" // RFC 9113 §3.3, with prior knowledge
 	negotiated protocol = "HTTP/2 or HTTP/1.1" // by ALPN (RFC 7301)
 )
 
 // upstreamKey tells upstreams apart: targets that differ only in their path share
 // one.
-func (t target) upstreamKey() string { return t.scheme + "://" + t.host + " " + string(t.protocol) }
+func (t target) upstreamKey() string {
+	return t.scheme + "://" + t.host + " " + string(t.protocol) + " " + t.replica.ID
+}
 
 // allowsMethod reports whether r may be asked with method.
 func (r *Route) allowsMethod(method string) bool {
@@ -112,16 +144,12 @@ func (r *Route) allowsMethod(method string) bool {
 func (r Route) compile() (*Route, error) {
 	faults := []error{r.checkName(), r.checkPath(), r.checkMethods(), r.checkLimits(), r.checkBalance(), r.Rate.Valid(), r.ClientRate.Valid()}
 	host, err := r.normalHost()
-	faults = append(faults, err, r.compileEdits())
+	faults = append(faults, err, r.compileEdits(), r.compileCORS())
 	r.Host = host
 	r.Upstreams = slices.Clone(r.Upstreams)
-	for _, upstream := range r.Upstreams {
-		t, err := newTarget(upstream, r.WebSocket)
-		faults = append(faults, err)
-		r.targets = append(r.targets, t)
-	}
+	faults = append(faults, r.compileTargets())
 	if err := errors.Join(faults...); err != nil {
-		return nil, fmt.Errorf("route %q: %w", r.Name, err)
+		return nil, fmt.Errorf("%s: %w", r.whose(), err)
 	}
 	r.Methods = slices.Clone(r.Methods)
 	r.Timeout = cmp.Or(r.Timeout, DefaultTimeout)
@@ -134,6 +162,63 @@ func (r Route) compile() (*Route, error) {
 		r.segments = strings.Count(r.Path, "/")
 	}
 	return &r, nil
+}
+
+// compileTargets works the targets out.
+func (r *Route) compileTargets() error {
+	var faults []error
+	add := func(u *url.URL, replica Replica) {
+		t, err := newTarget(u, r.WebSocket)
+		t.replica, t.source = replica, r.Source
+		faults = append(faults, err)
+		r.targets = append(r.targets, t)
+	}
+	r.targets = nil
+	for _, upstream := range r.Upstreams {
+		add(upstream, Replica{})
+	}
+	ids := make(map[string]bool, len(r.Replicas))
+	r.Replicas = slices.Clone(r.Replicas)
+	for _, replica := range r.Replicas {
+		if replica.ID == "" || ids[replica.ID] {
+			faults = append(faults, fmt.Errorf("replica %q has no id of its own", replica.Name))
+		}
+		ids[replica.ID] = true
+		if replica.URL != nil {
+			if _, err := netip.ParseAddr(replica.URL.Hostname()); err != nil {
+				faults = append(faults, fmt.Errorf("replica %q has no address: %w", replica.Name, err))
+			}
+		}
+		add(replica.URL, replica)
+	}
+	if r.Discovered && len(r.Upstreams) > 0 || !r.Discovered && len(r.Replicas) > 0 {
+		faults = append(faults, errors.New("a route has upstreams, or replicas if it was discovered, but not both"))
+	}
+	return errors.Join(faults...)
+}
+
+// forwards reports whether requests can be forwarded, now or once there is a
+// replica.
+func (r *Route) forwards() bool { return len(r.targets) > 0 || r.Discovered }
+
+// says reports whether r and other say the same.
+func (r *Route) says(other *Route) bool {
+	a, b := *r, *other
+	a.index, b.index = 0, 0
+	a.cors, b.cors = nil, nil // made of CORS
+	return reflect.DeepEqual(a, b)
+}
+
+// whose names r and whose it is, for faults.
+func (r *Route) whose() string {
+	name := fmt.Sprintf("route %q", r.Name)
+	switch {
+	case r.Owner != "":
+		return name + " of " + r.Owner
+	case r.Source != "":
+		return name + " of the " + r.Source
+	}
+	return name
 }
 
 func (r *Route) checkName() error {
@@ -217,7 +302,7 @@ func newTarget(u *url.URL, webSocket bool) (target, error) {
 			return target{}, fmt.Errorf("upstream %q: %w", u.Redacted(), err)
 		}
 	}
-	t := target{scheme: u.Scheme, host: u.Host, base: base, name: u.Scheme + "://" + u.Host + base, protocol: http1}
+	t := target{scheme: u.Scheme, host: u.Host, base: base, name: u.Scheme + "://" + u.Host + base, protocol: http11}
 	switch {
 	case u.Scheme == "h2c":
 		t.scheme, t.protocol = "http", h2c

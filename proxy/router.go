@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"snowgate/exchange"
 	"snowgate/problem"
@@ -32,7 +33,8 @@ type layout struct {
 // place is a route in force.
 type place struct {
 	*Route
-	pool *pool
+	pool  *pool
+	since time.Time // when the route became what it is
 }
 
 // Swap makes t the table for every request from now on. Requests under way keep
@@ -42,9 +44,17 @@ func (r *Router) Swap(t *Table) {
 	r.swapping.Lock()
 	defer r.swapping.Unlock()
 	r.fleet.resolver = r.Resolver
+	before := make(map[string]*place)
+	for i, places := 0, r.layout().places; i < len(places); i++ {
+		before[places[i].Name] = &places[i]
+	}
 	next := &layout{table: t, places: make([]place, len(t.routes))}
 	for i, p := range r.fleet.adopt(t) {
-		next.places[i] = place{t.routes[i], p}
+		route, since := t.routes[i], r.fleet.time()
+		if old := before[route.Name]; old != nil && old.says(route) {
+			since = old.since
+		}
+		next.places[i] = place{route, p, since}
 	}
 	r.current.Store(next)
 }
@@ -68,13 +78,16 @@ func (r *Router) layout() *layout {
 // Match finds the route of each request and leaves it in the exchange for
 // [Requirement] and [Forwarder]. It answers 404 if there is none, 400 to an
 // encoded slash that the route does not allow, and 405 to a method that it does
-// not allow (RFC 9110 §15.5.6). It needs the canonical path in the exchange.
+// not allow (RFC 9110 §15.5.6), except for preflights to [CrossOrigin]. It needs the canonical path in the exchange.
 func Match(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			err := match(router.layout(), r)
-			if err == nil && len(matched(r).targets) == 0 {
+			if err == nil && !matched(r).forwards() {
 				err = problem.New(http.StatusNotFound, "", nil) // for forward-auth only
+			}
+			if err == nil && !matched(r).takesPreflight(r) {
+				err = matched(r).refuseMethod(r)
 			}
 			if err != nil {
 				problem.Write(w, r, err)
@@ -101,10 +114,16 @@ func match(now *layout, r *http.Request) error {
 		return problem.New(http.StatusBadRequest, "The path has an encoded slash.", nil)
 	case route == nil:
 		return problem.New(http.StatusNotFound, "", nil)
-	case !route.allowsMethod(r.Method):
-		return problem.MethodNotAllowed(route.allow)
 	}
 	return nil
+}
+
+// refuseMethod returns an error if the route does not allow the method of r.
+func (p *place) refuseMethod(r *http.Request) error {
+	if p.allowsMethod(r.Method) {
+		return nil
+	}
+	return problem.MethodNotAllowed(p.allow)
 }
 
 // matched returns the route that Match found for r, or nil.

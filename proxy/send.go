@@ -2,168 +2,55 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/http/httptrace"
-
-	"snowgate/fields"
 )
-
-// errTwice says that a request was about to be sent a second time on another
-// connection although it must not be, or not there.
-var errTwice = errors.New("proxy: the service closed the connection and the request may not be sent to it again")
 
 // attempt is one try to get an answer from one replica.
 type attempt struct {
 	lease
-	connections int                     // that it was to be sent on
-	reused      bool                    // the last of them had carried other requests
-	cancel      context.CancelCauseFunc // nil: there is nowhere else to go
+	sent   bool // there was a connection to send the request on
+	reused bool // the last one had carried other requests
+	heard  bool // a byte of an answer came back on it
+	haste  haste
 }
 
-// RoundTrip implements [http.RoundTripper]: it sends the request and waits for
-// the header of the answer.
-func (f *flight) RoundTrip(r *http.Request) (*http.Response, error) {
-	trace := httptrace.ContextClientTrace(r.Context())
-	f.tameInterim(trace)
-	if trace != nil {
-		trace.GotConn = f.gotConnection
-	}
-	answer, err := f.send(r)
-	f.patience.answer()
-	f.mu.Lock()
-	f.answered = true
-	f.mu.Unlock()
-	if err == nil && f.ctx.Err() != nil {
-		// The header came too late, but before the transport noticed.
-		_ = answer.Body.Close()
-		return nil, context.Cause(f.ctx)
-	}
-	return answer, err
-}
-
-// send sends r to one replica after the other until one answers.
+// send sends the request to one replica after the other until one answers.
 //
 // A replica that cannot be connected to is left for the next one, whatever the
 // request is: none of it was sent. A request that may have been sent is sent once
 // more only if it is idempotent (RFC 9110 §9.2.2) and has no body, the connection
 // broke before a byte of an answer came, and there is another replica; or, if
-// there is none, if the connection had been kept from an earlier request, which the
-// service may have closed just then.
-func (f *flight) send(r *http.Request) (*http.Response, error) {
+// there is none, if it changes nothing (RFC 9110 §9.2.1) and the connection had been kept
+// from an earlier request, which the service may have closed just then.
+func (f *flight) send() (answer, error) {
 	path := f.forwarded()
 	var failure error
 	for range maxTries {
-		one, err := f.pool.lease(f.ctx, f.pool.now(), f.tried)
+		one, err := f.pool.lease(f.context, f.pool.now(), f.tried)
 		if err != nil {
 			if errors.Is(err, errTried) {
 				err = failure
 			}
-			return nil, err
+			return answer{}, err
 		}
 		f.attempt = attempt{lease: one}
 		f.exchange.Upstream = one.target.name
-		aim(r.URL, one.target, path)
-		r.Host = f.host(one.target)
-		answer, err := f.ask(r)
-		f.report(answer, err)
+		f.outgoing.Path, f.outgoing.Host = one.target.base+path, f.host(one.target)
+		got, err := one.replica.transport.send(f)
+		f.report(got.status, err)
 		if err == nil {
-			return answer, nil
+			return got, nil
 		}
 		failure = err
-		if !f.goOn(r, err) {
-			return nil, err
+		if !f.goOn(err) {
+			return answer{}, err
 		}
 		f.giveBack()
 		f.tried = append(f.tried, one.replica)
-		if f.body != nil {
-			r.Body = f.body // unread; the transport has closed what ReverseProxy put around it
-		}
 	}
-	return nil, failure
-}
-
-// ask sends r to the replica of the attempt.
-func (f *flight) ask(r *http.Request) (*http.Response, error) {
-	if f.attempt.others {
-		ctx, cancel := context.WithCancelCause(r.Context())
-		f.attempt.cancel = cancel
-		if trace := httptrace.ContextClientTrace(ctx); trace != nil {
-			trace.GotFirstResponseByte = func() { f.heard.Store(true) }
-		}
-		r = r.WithContext(ctx)
-	}
-	if f.attempt.target.protocol == h2c {
-		f.forwardTrailer(r)
-	}
-	return f.attempt.replica.transport.RoundTrip(r)
-}
-
-// forwardTrailer has the trailer fields that the client announced sent behind the
-// body, but for those that only the gateway says. HTTP/1.1 services are sent none:
-// many of them take a trailer for more of the header.
-func (f *flight) forwardTrailer(r *http.Request) {
-	if f.body == nil || len(f.request.Trailer) == 0 {
-		return
-	}
-	announced := make(http.Header, len(f.request.Trailer))
-	for name := range f.request.Trailer {
-		if fields.KindOf(name) == fields.Ordinary {
-			announced[name] = nil
-		}
-	}
-	removeHopByHop(announced)
-	r.Trailer = announced
-	f.body.atEnd(func() {
-		for name := range announced {
-			announced[name] = f.request.Trailer[name]
-		}
-	})
-}
-
-// gotConnection is called with every connection on which an attempt is about to be
-// sent. From the second one on it is [http.Transport] that tries again, after a
-// connection that was kept turned out to be closed.
-func (f *flight) gotConnection(info httptrace.GotConnInfo) {
-	a := &f.attempt
-	a.connections++
-	a.reused = info.Reused
-	if a.connections == 1 || !f.replayable() || a.target.protocol == h2c || isHTTP2(info) {
-		return // what has no body but is not replayed had not been written
-	}
-	if !f.resent && !a.others && idempotent(f.request.Method) {
-		f.resent = true
-		return
-	}
-	if a.cancel != nil {
-		a.cancel(errTwice)
-	} else {
-		f.cancel(errTwice)
-	}
-	_ = info.Conn.Close() // before anything is written to it
-}
-
-// isHTTP2 tells that requests on the connection are streams. The transport sends
-// one again only if the service has said that it had not looked at it.
-func isHTTP2(info httptrace.GotConnInfo) bool {
-	secure, ok := info.Conn.(*tls.Conn)
-	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
-}
-
-// replayable reports whether [http.Transport] would send the request again
-// although the service may have seen it.
-func (f *flight) replayable() bool {
-	if f.body != nil {
-		return false
-	}
-	switch f.request.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	_, key := f.request.Header["Idempotency-Key"]
-	_, keyX := f.request.Header["X-Idempotency-Key"]
-	return key || keyX
+	return answer{}, failure
 }
 
 // idempotent reports whether it makes no difference if a request with that method
@@ -176,30 +63,40 @@ func idempotent(method string) bool {
 	return false
 }
 
+// isSafe reports whether requests with that method ask for no change (RFC 9110 §9.2.1).
+func isSafe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
 // goOn reports whether the request may be sent to another replica after err.
-func (f *flight) goOn(r *http.Request, err error) bool {
-	if f.ctx.Err() != nil || r.Context().Err() != nil {
+func (f *flight) goOn(err error) bool {
+	if f.givenUp() != nil {
 		return false
 	}
-	if f.attempt.connections == 0 && isDial(err) {
+	if !f.attempt.sent && isDial(err) {
 		// It may have come back at another address.
-		if _, err := f.attempt.replica.upstream.await(f.ctx); err != nil {
-			return false
-		}
-		return true
+		_, err := f.attempt.replica.upstream.await(f.context())
+		return err == nil
 	}
-	if f.resent || f.body != nil || !f.attempt.others || !idempotent(f.request.Method) || f.heard.Load() || isTimeout(err) {
+	if !f.attempt.others || !f.mayResend(err) {
 		return false
 	}
 	f.resent = true
 	return true
 }
 
-// report tells the replica of the attempt how it did.
-func (f *flight) report(answer *http.Response, err error) {
+// mayResend reports whether a request that may have been sent may be sent again after
+// err.
+func (f *flight) mayResend(err error) bool {
+	return !f.resent && f.body == nil && idempotent(f.request.Method) &&
+		!f.attempt.heard && !isTimeout(err) && f.givenUp() == nil
+}
+
+// report tells the replica of the attempt how it did. status is that of its answer.
+func (f *flight) report(status int, err error) {
 	a := &f.attempt
 	now := f.pool.now()
-	switch reason := f.blameOf(answer, err); reason {
+	switch reason := f.blameOf(status, err); reason {
 	case good:
 		a.replica.health.succeeded(now, a.probe)
 	case nobody:
@@ -217,17 +114,18 @@ const (
 )
 
 // blameOf returns what the attempt says about its replica.
-func (f *flight) blameOf(answer *http.Response, err error) string {
+func (f *flight) blameOf(status int, err error) string {
+	given := f.givenUp()
 	switch {
-	case err == nil && f.ctx.Err() == nil:
-		switch answer.StatusCode {
+	case err == nil && given == nil:
+		switch status {
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return "it answered " + answer.Status
+			return fmt.Sprintf("it answered %d %s", status, http.StatusText(status))
 		}
 		return good
-	case errors.Is(context.Cause(f.ctx), errTooSlow), f.ctx.Err() == nil && isTimeout(err):
+	case errors.Is(given, errTooSlow), given == nil && isTimeout(err):
 		return "it did not answer in time"
-	case f.ctx.Err() != nil, f.body.failure() != nil, f.attempt.reused:
+	case given != nil, f.body.failure() != nil, f.attempt.reused:
 		return nobody
 	case isDial(err):
 		return "it cannot be reached"
@@ -238,12 +136,22 @@ func (f *flight) blameOf(answer *http.Response, err error) string {
 
 // giveBack ends the attempt.
 func (f *flight) giveBack() {
-	if f.attempt.replica == nil {
-		return
+	if f.attempt.replica != nil {
+		f.attempt.replica.inFlight.Add(-1)
+		f.attempt.replica = nil
 	}
-	f.attempt.replica.inFlight.Add(-1)
-	f.attempt.replica = nil
-	if f.attempt.cancel != nil {
-		f.attempt.cancel(nil)
+}
+
+// context returns a context that ends when the exchange is given up, with the reason as
+// its cause, or when it is over. Most exchanges need none.
+func (f *flight) context() context.Context {
+	f.life.Lock()
+	defer f.life.Unlock()
+	if f.ctx == nil {
+		f.ctx, f.cancel = context.WithCancelCause(f.request.Context())
+		if f.reason != nil {
+			f.cancel(f.reason)
+		}
 	}
+	return f.ctx
 }

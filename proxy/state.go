@@ -9,7 +9,8 @@ import (
 // ReplicaState tells how one replica of a service does.
 type ReplicaState struct {
 	// Upstream is scheme, host and port as the routes name them, Address what the
-	// host stands for now, with the port.
+	// host stands for now, with the port. Of a replica that was discovered, Upstream
+	// is where, a colon and its name.
 	Upstream, Address string
 	// Healthy tells that requests are sent to it. Changed is when that last
 	// changed, zero if it never has, and Reason why it is not.
@@ -23,6 +24,28 @@ type ReplicaState struct {
 	Failures uint64
 }
 
+// RouteState is a route in force, with what its requests are sent to.
+type RouteState struct {
+	*Route
+	// Since is when the route became what it is, replicas that were discovered
+	// included.
+	Since time.Time
+	// Now is the state of its replicas. A name that was not asked yet, or has no
+	// address, has none.
+	Now []ReplicaState
+}
+
+// States returns the routes in force, in the order of the table. They must not be
+// modified. It waits for nothing.
+func (r *Router) States() []RouteState {
+	places := r.layout().places
+	states := make([]RouteState, len(places))
+	for i := range places {
+		states[i] = RouteState{places[i].Route, places[i].since, places[i].pool.states()}
+	}
+	return states
+}
+
 // Replicas returns the state of what the route of the given name sends its
 // requests to, nil if there is no such route. A name that was not asked yet, or
 // has no address, has no replicas. It waits for nothing.
@@ -32,13 +55,17 @@ func (r *Router) Replicas(route string) []ReplicaState {
 		if at.Name != route {
 			continue
 		}
-		var states []ReplicaState
-		for _, m := range at.pool.members {
-			states = append(states, m.upstream.states()...)
-		}
-		return states
+		return at.pool.states()
 	}
 	return nil
+}
+
+func (p *pool) states() []ReplicaState {
+	var states []ReplicaState
+	for _, m := range p.members {
+		states = append(states, m.upstream.states()...)
+	}
+	return states
 }
 
 // AllReplicas returns the state of every replica of every route, each once, in

@@ -39,7 +39,7 @@ func NewTable(routes []Route, reserved []string) (*Table, error) {
 			continue
 		}
 		if names[route.Name] {
-			faults = append(faults, fmt.Errorf("route %q: there are two routes of this name", route.Name))
+			faults = append(faults, fmt.Errorf("%s: there are two routes of this name", route.whose()))
 		}
 		names[route.Name] = true
 		faults = append(faults, checkShadow(route, reserved), table.add(route))
@@ -49,6 +49,45 @@ func NewTable(routes []Route, reserved []string) (*Table, error) {
 		return nil, err
 	}
 	return table, nil
+}
+
+// Extend returns a table with the routes of t and those of more that are in order,
+// have no name and no place that a route before them has, and lie at none of the
+// gateway's own paths. refused says, by index in more, what is wrong with the
+// others; a conflict names the owners of both. t stays as it is.
+func (t *Table) Extend(more []Route) (extended *Table, refused map[int]error) {
+	extended = &Table{hosts: make(map[string]*node), reserved: t.reserved}
+	named := make(map[string]*Route, len(t.routes)+len(more))
+	for _, route := range t.routes {
+		same := *route
+		named[same.Name] = &same
+		_ = extended.add(&same) // it was added before
+	}
+	refused = make(map[int]error)
+	for i, spec := range more {
+		route, err := spec.compile()
+		if err == nil {
+			err = extended.append(route, named[route.Name])
+		}
+		if err != nil {
+			refused[i] = err
+			continue
+		}
+		named[route.Name] = route
+	}
+	return extended, refused
+}
+
+// append adds route unless something is in its way. namesake is the route that has
+// its name, or nil.
+func (t *Table) append(route, namesake *Route) error {
+	if namesake != nil {
+		return fmt.Errorf("%s: %s has the same name", route.whose(), namesake.whose())
+	}
+	if err := checkShadow(route, t.reserved); err != nil {
+		return err
+	}
+	return t.add(route)
 }
 
 // checkHealth refuses routes that want the same upstream checked in different
@@ -76,7 +115,7 @@ func checkShadow(route *Route, reserved []string) error {
 	if i < 0 {
 		return nil
 	}
-	return fmt.Errorf("route %q: its path %q belongs to the gateway's own %q", route.Name, route.Path, reserved[i])
+	return fmt.Errorf("%s: its path %q belongs to the gateway's own %q", route.whose(), route.Path, reserved[i])
 }
 
 // covers reports whether prefix is path or above it.
@@ -97,8 +136,8 @@ func (t *Table) add(route *Route) error {
 		}
 	}
 	if at.route != nil {
-		return fmt.Errorf("route %q: route %q has the same host %q and path %q",
-			route.Name, at.route.Name, route.Host, route.Path)
+		return fmt.Errorf("%s: %s has the same host %q and path %q",
+			route.whose(), at.route.whose(), route.Host, route.Path)
 	}
 	at.route = route
 	route.index = len(t.routes)

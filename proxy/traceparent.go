@@ -5,12 +5,16 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+
+	"snowgate/proxy/http1"
 )
+
+const traceparentSize = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
 // isTraceparent reports whether value is a traceparent as W3C Trace Context §3.2
 // defines it: version 00, or a later one that begins like it.
 func isTraceparent(value string) bool {
-	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	const size = traceparentSize
 	if len(value) < size || value[2] != '-' || value[35] != '-' || value[52] != '-' {
 		return false
 	}
@@ -38,21 +42,32 @@ func isLowerHex(text string) bool {
 	return true
 }
 
-// setTrace leaves a valid traceparent of the client in out, with its tracestate,
-// or else begins a trace there. A new trace is named like the request, so that
-// a log line leads to it, and is marked as sampled: whether to record is left
-// to the services.
-func setTrace(out, in http.Header, requestID string) {
-	if sent := in[headerTraceparent]; len(sent) == 1 && isTraceparent(sent[0]) {
-		out[headerTraceparent] = sent
-		return
+// continuesTrace reports whether the client has sent a valid traceparent.
+func continuesTrace(in http.Header) bool {
+	sent := in[headerTraceparent]
+	return len(sent) == 1 && isTraceparent(sent[0])
+}
+
+// appendTrace appends a valid traceparent of the client, or else begins a trace. A new
+// trace is named like the request, so that a log line leads to it, and is marked as
+// sampled: whether to record is left to the services.
+func appendTrace(list []http1.Field, in http.Header, requestID string) []http1.Field {
+	if continuesTrace(in) {
+		return append(list, http1.Field{Name: headerTraceparent, Value: in[headerTraceparent][0]})
 	}
-	delete(out, headerTracestate)
+	return append(list, http1.Field{Name: headerTraceparent, Value: newTrace(requestID)})
+}
+
+// newTrace returns a traceparent that begins a trace.
+func newTrace(requestID string) string {
 	var random [24]byte
 	_, _ = rand.Read(random[:]) // since Go 1.24 it never returns an error
-	trace := requestID
-	if len(trace) != 32 || !isLowerHex(trace) || isZero(trace) {
-		trace = hex.EncodeToString(random[:16])
+	text := append(make([]byte, 0, traceparentSize), "00-"...)
+	if len(requestID) == 32 && isLowerHex(requestID) && !isZero(requestID) {
+		text = append(text, requestID...)
+	} else {
+		text = hex.AppendEncode(text, random[:16])
 	}
-	out[headerTraceparent] = []string{"00-" + trace + "-" + hex.EncodeToString(random[16:]) + "-01"}
+	text = hex.AppendEncode(append(text, '-'), random[16:])
+	return string(append(text, "-01"...))
 }

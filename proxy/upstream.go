@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -46,6 +45,11 @@ type upstream struct {
 	address           netip.Addr // if host is one; it is never looked up then
 	fleet             *fleet
 
+	discovered Replica            // the zero value for what a URL names
+	source     string             // of discovered
+	gone       context.Context    //nolint:containedctx // ends when a discovered replica is gone; nil for others
+	vanish     context.CancelFunc // ends it
+
 	list atomic.Pointer[replicas]
 
 	mu      sync.Mutex
@@ -64,7 +68,7 @@ type replicas struct {
 type replica struct {
 	upstream  *upstream
 	address   string // host and port
-	transport *http.Transport
+	transport transport
 	health    health
 	inFlight  atomic.Int64
 	failures  atomic.Uint64
@@ -72,6 +76,10 @@ type replica struct {
 
 func (f *fleet) newUpstream(t target) *upstream {
 	u := &upstream{scheme: t.scheme, authority: t.host, protocol: t.protocol, fleet: f}
+	if t.replica.ID != "" {
+		u.discovered, u.source = t.replica, t.source
+		u.gone, u.vanish = context.WithCancel(context.Background())
+	}
 	parsed := url.URL{Host: t.host}
 	u.host, u.port = parsed.Hostname(), parsed.Port()
 	u.port = cmp.Or(u.port, map[string]string{"https": "443"}[t.scheme], "80")
@@ -95,7 +103,7 @@ func (u *upstream) adopt(addresses []netip.Addr) {
 		text := net.JoinHostPort(address.String(), u.port)
 		one := known[text]
 		if one == nil {
-			one = &replica{upstream: u, address: text, transport: newTransport(text, u.protocol)}
+			one = &replica{upstream: u, address: text, transport: newTransport(text, u.scheme, u.protocol, u.whileThere(u.fleet.dialer()))}
 		}
 		delete(known, text)
 		next.all = append(next.all, one)
@@ -111,6 +119,8 @@ func (u *upstream) adopt(addresses []netip.Addr) {
 func (u *upstream) current(now time.Time) []*replica {
 	list := u.list.Load()
 	switch {
+	case u.isGone():
+		return nil
 	case u.address.IsValid():
 		return list.all
 	case list == nil || now.Sub(list.at) > resolveFirst:
@@ -198,17 +208,51 @@ func (f *fleet) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	return slices.Compact(addresses), nil
 }
 
-// name returns the URL by which routes name u.
+// name returns the URL by which routes name u, or where it was discovered and what
+// it is called there.
 func (u *upstream) name() string {
+	if u.gone != nil {
+		return u.source + ":" + u.discovered.Name
+	}
 	if u.protocol == h2c {
 		return "h2c://" + u.authority
 	}
 	return u.scheme + "://" + u.authority
 }
 
+// isGone reports whether u was discovered and is not there any more. Its address
+// may be somebody else's then, so nothing is sent to it, also by requests that
+// still have a table that names it.
+func (u *upstream) isGone() bool { return u.gone != nil && u.gone.Err() != nil }
+
+// errGone says that a replica vanished while it was being connected to.
+var errGone = errors.New("proxy: the replica is gone")
+
+// whileThere has dial end when u is gone: an attempt that outlives the replica could
+// reach who has its address next.
+func (u *upstream) whileThere(dial dialer) dialer {
+	if u.gone == nil {
+		return dial
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(u.gone, func() { cancel(errGone) })()
+		conn, err := dial(ctx, network, address)
+		if err == nil && u.isGone() {
+			_ = conn.Close()
+			return nil, &net.OpError{Op: "dial", Net: network, Err: errGone}
+		}
+		return conn, err
+	}
+}
+
 // retire ends what belongs to an upstream that no table names any more. Requests
 // under way go on.
 func (u *upstream) retire() {
+	if u.vanish != nil {
+		u.vanish()
+	}
 	u.setCheck(nil)
 	if list := u.list.Load(); list != nil {
 		for _, r := range list.all {

@@ -138,8 +138,8 @@ func newTunnel(conn net.Conn, opened func()) *tunnel {
 	return &tunnel{Conn: conn, opened: opened, sent: make(chan struct{}), gone: make(chan struct{})}
 }
 
-// Read reads from the client. ReverseProxy does so only after it has sent the
-// answer to the handshake, past the tunnel.
+// Read reads from the client. That is not done before the answer to the handshake was
+// sent, past the tunnel.
 func (t *tunnel) Read(p []byte) (int, error) {
 	t.openOnce.Do(func() {
 		t.mu.Lock()

@@ -1,0 +1,68 @@
+package middleware
+
+import "net/http"
+
+// recorder is the ResponseWriter of every request. It notes what is answered,
+// and decides about Connection: close at the last moment, when the answer
+// begins. [http.ResponseController] reaches through it for everything else.
+type recorder struct {
+	http.ResponseWriter
+
+	status  int      // of the answer, 0 until it begins; not of a 1xx before it
+	bytes   int      // of the body
+	drainer *Drainer // nil: nobody asks for the connection to be closed
+}
+
+// Unwrap serves [http.ResponseController].
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader sends a 1xx, or begins the answer. A second answer is ignored.
+func (w *recorder) WriteHeader(status int) {
+	switch {
+	case status < http.StatusOK && status != http.StatusSwitchingProtocols:
+		w.ResponseWriter.WriteHeader(status)
+	case w.status == 0:
+		w.begin(status)
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// begin notes the status of an answer that begins.
+func (w *recorder) begin(status int) {
+	w.status = status
+	if w.drainer != nil && status >= http.StatusOK && w.drainer.Draining() {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.begin(http.StatusOK)
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += n
+	return n, err
+}
+
+// FlushError serves [http.ResponseController], and Flush older callers.
+func (w *recorder) FlushError() error {
+	if w.status == 0 {
+		w.begin(http.StatusOK)
+	}
+	if inner, ok := w.ResponseWriter.(interface{ FlushError() error }); ok {
+		return inner.FlushError()
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Flush implements [http.Flusher].
+func (w *recorder) Flush() { _ = w.FlushError() }
+
+// recorded returns w as a recorder: itself, or, where there is none yet, one
+// around it.
+func recorded(w http.ResponseWriter) *recorder {
+	if r, ok := w.(*recorder); ok {
+		return r
+	}
+	return &recorder{ResponseWriter: w}
+}

@@ -1,0 +1,235 @@
+package proxy_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"snowgate/middleware"
+	"snowgate/proxy"
+	"snowgate/tokens"
+)
+
+// discovered returns a public route of owner with replicas, whose ids come first.
+func discovered(owner string, replicas ...any) proxy.Route {
+	route := proxy.Route{Name: "public", Path: "/public", Public: true, Discovered: true, Source: "docker", Owner: owner}
+	for i := 0; i < len(replicas); i += 2 {
+		id, u := replicas[i].(string), replicas[i+1].(*url.URL)
+		route.Replicas = append(route.Replicas, proxy.Replica{ID: id, Name: "c-" + id, URL: u})
+	}
+	return route
+}
+
+// dialled returns how many connections there have been.
+func (u *upstream) dialled() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.connections
+}
+
+func TestDiscoveredRouteWithoutReplica(t *testing.T) {
+	service := newUpstream(t, says(okAnswer))
+	g := newGateway(t, gatewayOptions{}, discovered("shop/a"))
+	for range 5 { // it is nobody's failure, so nothing is taken out
+		answer, body := g.ask(t, get("/public", ""))
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "5" || !strings.Contains(body, "No replica") {
+			t.Fatalf("without a replica: %d %v %s, want 503 with Retry-After", answer.StatusCode, answer.Header, body)
+		}
+	}
+	g.swap(t, discovered("shop/a", "1", service.url))
+	if answer, body := g.ask(t, get("/public", "")); answer.StatusCode != http.StatusOK {
+		t.Errorf("with a replica: %d %s, want 200", answer.StatusCode, body)
+	}
+	g.swap(t, discovered("shop/a"))
+	if answer, _ := g.ask(t, get("/public", "")); answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("without it: %d, want 503", answer.StatusCode)
+	}
+}
+
+// A container that has the address of another one shares nothing with it: not the
+// connections, and not what was found out about the other.
+func TestReplicasWithOneAddressShareNothing(t *testing.T) {
+	var ill atomic.Bool
+	ill.Store(true)
+	service := newUpstream(t, func(conn net.Conn, request string) bool {
+		if ill.Load() {
+			return says("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")(conn, request)
+		}
+		return says(okAnswer)(conn, request)
+	})
+	other := newUpstream(t, says(okAnswer)) // or the ill one would be alone, and not taken out
+	g := newGateway(t, gatewayOptions{}, discovered("shop/a", "1", service.url, "2", other.url))
+	eventually(t, "the ill replica is taken out", func() bool {
+		g.ask(t, get("/public", ""))
+		return !g.router.Replicas("public")[0].Healthy
+	})
+	before := service.dialled()
+	ill.Store(false)
+	g.swap(t, discovered("shop/a", "3", service.url, "2", other.url))
+	if states := g.router.Replicas("public"); !states[0].Healthy || states[0].Failures != 0 || states[0].Upstream != "docker:c-3" {
+		t.Errorf("the new container: %+v, want nothing bad", states[0])
+	}
+	for range 2 {
+		g.ask(t, get("/public", ""))
+	}
+	if got := service.dialled(); got != before+1 {
+		t.Errorf("the new container was sent requests on %d new connections, want 1", got-before)
+	}
+}
+
+// Whatever table a request was matched by: who is gone gets it no more.
+func TestGoneReplicaGetsNothing(t *testing.T) {
+	gone, left := newUpstream(t, says(okAnswer)), newUpstream(t, says(okAnswer))
+	router := new(proxy.Router)
+	defer router.Close()
+	forwarder := proxy.NewForwarder(proxy.Options{})
+	for _, tt := range []struct {
+		why    string
+		before proxy.Route
+		after  proxy.Route
+		want   int
+	}{
+		{"another is left", discovered("shop/a", "1", gone.url, "2", left.url), discovered("shop/a", "2", left.url), http.StatusOK},
+		{"none is left", discovered("shop/a", "1", gone.url), discovered("shop/a"), http.StatusServiceUnavailable},
+		{"its address is another's", discovered("shop/a", "1", gone.url), discovered("shop/a", "3", gone.url), http.StatusServiceUnavailable},
+	} {
+		swap := func(route proxy.Route) {
+			table, err := proxy.NewTable([]proxy.Route{route}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			router.Swap(table)
+		}
+		handler := middleware.Canonical()(proxy.Match(router)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			swap(tt.after)
+			forwarder.ServeHTTP(w, r)
+		})))
+		handler = middleware.Observe(middleware.Observation{})(handler)
+		server := httptest.NewServer(handler)
+		for range 4 {
+			swap(tt.before)
+			response, err := http.Get(server.URL + "/public")
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != tt.want {
+				t.Errorf("%s: %d, want %d", tt.why, response.StatusCode, tt.want)
+			}
+		}
+		server.Close()
+		gone.nothing(t)
+	}
+}
+
+func TestExtend(t *testing.T) {
+	u := mustParse(t, "http://10.0.0.1:80")
+	file, err := proxy.NewTable([]proxy.Route{
+		{Name: "orders", Source: "file", Path: "/orders", Upstreams: []*url.URL{u}},
+		{Name: "any", Source: "file", Path: "/", Upstreams: []*url.URL{u}, Public: true},
+	}, []string{"/oauth2", "/readyz"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := func(owner, name, host, path string) proxy.Route {
+		route := discovered(owner, "1", u)
+		route.Name, route.Host, route.Path = name, host, path
+		return route
+	}
+	extended, refused := file.Extend([]proxy.Route{
+		from("shop/a", "a", "", "/a"),
+		from("shop/b", "b", "", "/a"),            // a was first
+		from("shop/c", "c", "h.example", "/a"),   // on a host of its own
+		from("shop/orders", "o", "", "/orders"),  // the file's
+		from("evil/orders", "orders", "", "/o2"), // the file's name
+		from("shop/d", "a", "", "/d"),            // a's name
+		from("shop/e", "e", "", "/oauth2/x"),
+		from("shop/f", "f", "", "no path"),
+		from("shop/g", "g", "", "/g"),
+	})
+	want := map[int]string{
+		1: `route "b" of shop/b: route "a" of shop/a has the same host "" and path "/a"`,
+		3: `route "o" of shop/orders: route "orders" of the file has the same host "" and path "/orders"`,
+		4: `route "orders" of evil/orders: route "orders" of the file has the same name`,
+		5: `route "a" of shop/d: route "a" of shop/a has the same name`,
+		6: `route "e" of shop/e: its path "/oauth2/x" belongs to the gateway's own "/oauth2"`,
+		7: `route "f" of shop/f: path "no path"`,
+	}
+	for i, text := range want {
+		if refused[i] == nil || !strings.HasPrefix(refused[i].Error(), text) {
+			t.Errorf("refused %d: %v, want %s", i, refused[i], text)
+		}
+	}
+	if len(refused) != len(want) {
+		t.Errorf("refused %v, want %d of them", refused, len(want))
+	}
+	names := func(table *proxy.Table) (all []string) {
+		for route := range table.All() {
+			all = append(all, route.Name)
+		}
+		return all
+	}
+	if got := names(extended); !slices.Equal(got, []string{"orders", "any", "a", "c", "g"}) {
+		t.Errorf("in force: %q", got)
+	}
+	if got := names(file); !slices.Equal(got, []string{"orders", "any"}) {
+		t.Errorf("the table that was extended has %q", got)
+	}
+	for path, want := range map[string]string{"/orders/1": "orders", "/a/1": "a", "/d": "any", "/oauth2/x": "any"} {
+		if got := extended.Lookup("h", path); got.Name != want {
+			t.Errorf("Lookup(%s) = %s, want %s", path, got.Name, want)
+		}
+	}
+}
+
+func TestFaultyReplicas(t *testing.T) {
+	u := mustParse(t, "http://10.0.0.1:80")
+	for why, route := range map[string]proxy.Route{
+		"no id":              discovered("a", "", u),
+		"one id twice":       discovered("a", "1", u, "1", u),
+		"a name":             discovered("a", "1", mustParse(t, "http://service:80")),
+		"no scheme":          discovered("a", "1", mustParse(t, "ftp://10.0.0.1:80")),
+		"no URL":             {Name: "x", Path: "/x", Discovered: true, Replicas: []proxy.Replica{{ID: "1"}}},
+		"upstreams as well":  {Name: "x", Path: "/x", Discovered: true, Upstreams: []*url.URL{u}},
+		"it was not to have": {Name: "x", Path: "/x", Replicas: []proxy.Replica{{ID: "1", URL: u}}},
+	} {
+		if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil {
+			t.Errorf("%s: no fault", why)
+		}
+	}
+}
+
+// TestSince: a route is as old as what it says.
+func TestSince(t *testing.T) {
+	clock := newTestClock()
+	u := mustParse(t, "http://10.0.0.1:80")
+	with := public(u)
+	with.CORS = &proxy.CORS{Origins: []string{"https://a.example"}}
+	other := protected(u)
+	g := newGateway(t, gatewayOptions{now: clock.time}, with, other)
+	begin := clock.time()
+	since := func(name string) any {
+		for _, state := range g.router.States() {
+			if state.Name == name {
+				return state.Since
+			}
+		}
+		return nil
+	}
+	clock.advance(time.Second)
+	g.swap(t, other, with) // in another order
+	if since("public") != begin || since("protected") != begin {
+		t.Errorf("the same routes are as old as %v and %v, want %v", since("public"), since("protected"), begin)
+	}
+	with.Requirement, with.Public = tokens.Requirement{Scope: "a"}, false
+	g.swap(t, other, with)
+	if since("public") != clock.time() || since("protected") != begin {
+		t.Errorf("a route with another scope is as old as %v, the other %v, want %v and %v", since("public"), since("protected"), clock.time(), begin)
+	}
+}

@@ -1,0 +1,29 @@
+package proxy_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"snowgate/proxy"
+)
+
+// bothTransports are the tests that look at what passes between gateway and service.
+const bothTransports = "Answer|Nonsense|Broken|Slow|Timeout|Gone|Retry|Retried|Kept|Interim|Trailer|WebSocket|Upgrade|Switch|Duplex|" +
+	"Early|Expect|Forged|Identity|Bytes|Forwarded|Stream|Cut|Body|Bodies|Replica|AtOnce|Header|Pipelined"
+
+// TestMain runs those tests a second time with the transport that is used for TLS and
+// HTTP/2: the rules are the same, whatever the way to the service.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if only := flag.Lookup("test.run"); code == 0 && only.Value.String() == "" && flag.Lookup("test.bench").Value.String() == "" {
+		proxy.UseStandard()
+		_ = flag.Set("test.run", bothTransports)
+		if code = m.Run(); code != 0 {
+			fmt.Println("with the transport of net/http")
+		}
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
+
+	"snowgate/fields"
+	"snowgate/proxy/http1"
+)
+
+// errTwice says that a request was about to be sent a second time on another
+// connection although it must not be, or not there.
+var errTwice = errors.New("proxy: the service closed the connection and the request may not be sent to it again")
+
+// standard is a [transport] for everything that needs TLS or HTTP/2: that of net/http.
+type standard struct{ *http.Transport }
+
+func newStandard(address string, p protocol, dial dialer) standard {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(p != h2c)
+	protocols.SetHTTP2(p == negotiated)
+	protocols.SetUnencryptedHTTP2(p == h2c)
+	return standard{&http.Transport{
+		Proxy: nil, // the environment has no say in where requests go
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dial(ctx, network, address)
+		},
+		TLSHandshakeTimeout:    dialTimeout,
+		DisableCompression:     true, // bodies are passed on, not understood
+		MaxIdleConns:           0,    // no total
+		MaxIdleConnsPerHost:    idlePerUpstream,
+		IdleConnTimeout:        idleTimeout,
+		ExpectContinueTimeout:  continueTimeout,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: keepAliveInterval, PingTimeout: pingTimeout},
+	}}
+}
+
+func (s standard) send(f *flight) (answer, error) {
+	ctx := f.context()
+	if f.attempt.others {
+		// Not as a part of the attempt: the connection may be made for longer than that.
+		ctx = &haste{ctx}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := &trial{flight: f, cancel: cancel}
+	trace := &httptrace.ClientTrace{
+		GotConn:              t.gotConnection,
+		GotFirstResponseByte: func() { t.heard.Store(true) },
+		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
+			return f.interim(status, listOf(http.Header(header)))
+		},
+	}
+	r := requestOf(f.attempt.target, &f.outgoing)
+	if f.attempt.target.protocol == h2c {
+		f.forwardTrailer(r)
+	}
+	response, err := s.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace))) //nolint:bodyclose // who gets the answer closes it
+	f.attempt.reused, f.attempt.heard = t.reused, t.heard.Load()
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errTwice) {
+			err = fmt.Errorf("%w: %w", errTwice, err)
+		}
+		cancel(nil)
+		return answer{}, err
+	}
+	return readAnswer(response, func() { cancel(nil) }), nil
+}
+
+func (s standard) probe(ctx context.Context, target *target, r *http1.Request) (answer, error) {
+	response, err := s.RoundTrip(requestOf(target, r).WithContext(ctx)) //nolint:bodyclose // the caller closes it
+	if err != nil {
+		return answer{}, err
+	}
+	return readAnswer(response, func() {}), nil
+}
+
+// requestOf returns r as net/http writes it down.
+func requestOf(target *target, r *http1.Request) *http.Request {
+	u := &url.URL{Scheme: target.scheme, Host: target.host, RawPath: r.Path, Path: r.Path, RawQuery: r.Query, ForceQuery: r.HasQuery}
+	if decoded, err := url.PathUnescape(r.Path); err == nil { // always, for a canonical path
+		u.Path = decoded
+	}
+	out := &http.Request{Method: r.Method, URL: u, Host: r.Host, Header: make(http.Header, len(r.Header))}
+	for _, f := range r.Header {
+		out.Header[f.Name] = append(out.Header[f.Name], f.Value)
+	}
+	if _, said := out.Header["User-Agent"]; !said {
+		out.Header["User-Agent"] = []string{""} // do not invent one
+	}
+	if r.Body != nil {
+		out.Body, out.ContentLength = io.NopCloser(r.Body), r.Length
+	}
+	return out
+}
+
+// listOf returns h as a list.
+func listOf(h http.Header) []http1.Field {
+	list := make([]http1.Field, 0, len(h)+1)
+	for name, values := range h {
+		for _, value := range values {
+			list = append(list, http1.Field{Name: name, Value: value})
+		}
+	}
+	return list
+}
+
+// standardBody is the body of an answer that net/http has read.
+type standardBody struct {
+	io.ReadCloser
+	response *http.Response
+	end      func() // of the attempt
+}
+
+func readAnswer(r *http.Response, end func()) answer {
+	a := answer{
+		status: r.StatusCode, major: r.ProtoMajor, header: listOf(r.Header), length: r.ContentLength,
+		body: &standardBody{r.Body, r, end},
+	}
+	if len(r.Trailer) > 0 {
+		var announced []string
+		for name := range r.Trailer {
+			announced = append(announced, name)
+		}
+		a.header = append(a.header, http1.Field{Name: "Trailer", Value: strings.Join(announced, ", ")})
+	}
+	if r.StatusCode == http.StatusSwitchingProtocols {
+		a.tunnel, _ = r.Body.(io.ReadWriteCloser)
+	}
+	return a
+}
+
+// Ready returns false: nobody knows, unless there is no body at all.
+func (b *standardBody) Ready() bool { return b.ReadCloser == http.NoBody }
+
+// Trailer returns the trailer, which is complete at the end of the body.
+func (b *standardBody) Trailer() []http1.Field { return listOf(b.response.Trailer) }
+
+// Close ends the attempt.
+func (b *standardBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.end()
+	return err
+}
+
+// forwardTrailer has the trailer fields that the client announced sent behind the
+// body, but for those that only the gateway says. HTTP/1.1 services are sent none:
+// many of them take a trailer for more of the header.
+func (f *flight) forwardTrailer(r *http.Request) {
+	if f.body == nil || len(f.request.Trailer) == 0 {
+		return
+	}
+	announced := make(http.Header, len(f.request.Trailer))
+	for name := range f.request.Trailer {
+		if fields.KindOf(name) == fields.Ordinary && !hopByHop(name) &&
+			httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name) {
+			announced[name] = nil
+		}
+	}
+	r.Trailer = announced
+	f.body.atEnd(func() {
+		for name := range announced {
+			announced[name] = f.request.Trailer[name]
+		}
+	})
+}
+
+// trial is an attempt on an [http.Transport], which repeats requests by itself: for as
+// long as it has connections that were kept, and a POST with an Idempotency-Key too.
+type trial struct {
+	flight      *flight
+	cancel      context.CancelCauseFunc
+	connections int         // that the request was to be sent on
+	reused      bool        // the last of them had carried other requests
+	heard       atomic.Bool // a byte of an answer has come
+}
+
+// gotConnection is called with every connection on which the request is about to be
+// sent. From the second one on it is [http.Transport] that tries again, after a
+// connection that was kept turned out to be closed.
+func (t *trial) gotConnection(info httptrace.GotConnInfo) {
+	f := t.flight
+	t.connections++
+	t.reused = info.Reused
+	if t.connections == 1 || !f.replayable() || f.attempt.target.protocol == h2c || isHTTP2(info) {
+		return // what has no body but is not replayed had not been written
+	}
+	if !f.resent && !f.attempt.others && idempotent(f.request.Method) {
+		f.resent = true
+		return
+	}
+	t.cancel(errTwice)
+	_ = info.Conn.Close() // before anything is written to it
+}
+
+// isHTTP2 tells that requests on the connection are streams. The transport sends
+// one again only if the service has said that it had not looked at it.
+func isHTTP2(info httptrace.GotConnInfo) bool {
+	secure, ok := info.Conn.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// replayable reports whether [http.Transport] would send the request again
+// although the service may have seen it.
+func (f *flight) replayable() bool {
+	if f.body != nil {
+		return false
+	}
+	if isSafe(f.request.Method) {
+		return true
+	}
+	_, key := f.request.Header["Idempotency-Key"]
+	_, keyX := f.request.Header["X-Idempotency-Key"]
+	return key || keyX
+}

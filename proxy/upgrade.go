@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"snowgate/proxy/http1"
+)
+
+// acceptUpgrade lets through the answer to a WebSocket handshake (RFC 6455 §4.2.2).
+func (f *flight) acceptUpgrade(a *answer) error {
+	protocol := valuesOf(a.header, "Upgrade")
+	if !f.upgrading() || a.tunnel == nil || len(protocol) != 1 || !strings.EqualFold(protocol[0], "websocket") ||
+		!names(valuesOf(a.header, "Connection"), "upgrade") {
+		return fmt.Errorf("proxy: the service switched to %q, which was not asked for", protocol)
+	}
+	a.header = append(f.overrule(cleanAnswer(a.header)), http1.Field{Name: "Upgrade", Value: protocol[0]})
+	return nil
+}
+
+// switchProtocols takes the connection of the client over, tells it that the service
+// has accepted the handshake, and copies in both directions until both have ended, or
+// one has failed.
+func (f *flight) switchProtocols(a answer) {
+	stop := context.AfterFunc(f.context(), func() { _ = a.tunnel.Close() })
+	defer stop()
+	client, buffered, err := f.Hijack()
+	if err != nil {
+		f.fail(fmt.Errorf("proxy: the connection cannot be taken over: %w", err))
+		return
+	}
+	if err := writeSwitched(buffered, f.Header(), &a); err != nil {
+		_ = client.Close()
+		f.fail(err)
+		return
+	}
+	var copying sync.WaitGroup
+	ended := make(chan error, 2)
+	copying.Go(func() { ended <- copyOneWay(client, a.tunnel) })
+	copying.Go(func() { ended <- copyOneWay(a.tunnel, pending{client, buffered.Reader}) })
+	for range 2 {
+		if err := <-ended; err != nil {
+			break // and so ends the other
+		}
+	}
+	_ = a.tunnel.Close()
+	_ = client.Close()
+	copying.Wait()
+}
+
+// writeSwitched writes the head of the answer, with what the gateway has put into h.
+func writeSwitched(w *bufio.ReadWriter, h http.Header, a *answer) error {
+	addFields(h, a.header)
+	h["Connection"] = []string{"Upgrade"} // HTTP neither keeps nor closes the connection any more
+	head := http.Response{StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: h}
+	return errors.Join(head.Write(w), w.Flush())
+}
+
+// pending is a connection of which bytes were read ahead.
+type pending struct {
+	net.Conn
+	ahead *bufio.Reader
+}
+
+// Read returns what was read ahead first.
+func (p pending) Read(b []byte) (int, error) {
+	n := min(len(b), p.ahead.Buffered())
+	if n == 0 {
+		return p.Conn.Read(b)
+	}
+	return p.ahead.Read(b[:n])
+}
+
+// copyOneWay copies until src ends, and passes that on.
+func copyOneWay(dst io.Writer, src io.Reader) error {
+	if _, err := io.Copy(dst, src); err != nil {
+		return err
+	}
+	if half, ok := dst.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return io.EOF // there is no other way to pass it on than to end altogether
+}
