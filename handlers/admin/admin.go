@@ -95,7 +95,7 @@ type KeyService interface {
 }
 
 // API serves the admin API. It is safe for concurrent use; its fields must not
-// change once it serves, and all of them are required.
+// change once it serves, and all of them are required that do not say otherwise.
 //
 // Each change, and each attempt at one, is written to Log as one line "audit",
 // whatever the level of the log: actor and actor_token_id, action, target,
@@ -111,6 +111,8 @@ type API struct {
 	IDs *handlers.IDs
 	// RouteTable returns the routes in force.
 	RouteTable func() []Route
+	// Discovery tells how routes are discovered; nil: none are.
+	Discovery func() Discovery
 	// Health returns the state of this gateway without waiting for anything.
 	Health func() Health
 	// MaxTTL is the longest lifetime that tokens of a client may have.

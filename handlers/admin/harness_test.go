@@ -264,12 +264,14 @@ func newBench(t *testing.T) *bench {
 	}
 	b.api = &API{
 		Clients: registry, Store: b.store, Tokens: b.tokens, Rules: b.tokens, Keys: b.tokens,
-		IDs:        &handlers.IDs{Scheme: scheme},
-		RouteTable: func() []Route { return []Route{{Name: "orders", Source: "file", Path: "/orders"}} },
-		Health:     func() Health { return Health{Version: "v1", Commit: "c"} },
-		MaxTTL:     24 * time.Hour,
-		Now:        func() time.Time { return noon },
-		Log:        zerolog.New(zerolog.SyncWriter(b.log)).Level(zerolog.ErrorLevel),
+		IDs: &handlers.IDs{Scheme: scheme},
+		RouteTable: func() []Route {
+			return []Route{{Name: "orders", Source: "file", Changed: "2026-06-01T12:00:00Z", Path: "/orders"}}
+		},
+		Health: func() Health { return Health{Version: "v1", Commit: "c"} },
+		MaxTTL: 24 * time.Hour,
+		Now:    func() time.Time { return noon },
+		Log:    zerolog.New(zerolog.SyncWriter(b.log)).Level(zerolog.ErrorLevel),
 	}
 	router := chi.NewRouter()
 	router.Group(func(r chi.Router) { b.api.Routes(r) })

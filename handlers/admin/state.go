@@ -10,7 +10,9 @@ import (
 // Route is a route in force, as an administrator sees it.
 type Route struct {
 	Name      string   `json:"name"`
-	Source    string   `json:"source"` // file, or what else it was learned from
+	Source    string   `json:"source"`          // file or docker
+	Owner     string   `json:"owner,omitempty"` // whose it is there, such as project/service
+	Changed   string   `json:"changed"`         // RFC 3339: when it became what it is
 	Host      string   `json:"host,omitempty"`
 	Path      string   `json:"path"`
 	Methods   []string `json:"methods"` // empty: all but CONNECT and TRACE
@@ -19,8 +21,8 @@ type Route struct {
 	Public    bool     `json:"public"`
 	WebSocket bool     `json:"websocket"`
 	Upstreams []string `json:"upstreams"`
-	// Replicas are the addresses that the upstreams stand for. A name that was not
-	// asked yet, or that does not resolve, has none.
+	// Replicas are the addresses that the upstreams stand for, or that were
+	// discovered. A name that was not asked yet, or that does not resolve, has none.
 	Replicas []Replica `json:"replicas"`
 }
 
@@ -33,6 +35,37 @@ type Replica struct {
 	Reason   string `json:"reason,omitempty"`  // why it is not healthy
 	InFlight int64  `json:"in_flight"`
 	Failures uint64 `json:"failures"`
+}
+
+// Discovery is what is known of where routes are discovered.
+type Discovery struct {
+	Source  string `json:"source"` // docker
+	Up      bool   `json:"up"`     // it can be reached
+	Error   string `json:"error,omitempty"`
+	Changed string `json:"changed,omitempty"` // RFC 3339: when that last changed
+	Listed  string `json:"listed,omitempty"`  // RFC 3339: when it was last looked at in full
+	// Containers are all that ask to be taken in, Refused the routes that are in the
+	// way of others and so not in force.
+	Containers []Container    `json:"containers"`
+	Refused    []RefusedRoute `json:"refused"`
+}
+
+// Container is what became of one container.
+type Container struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Owner   string `json:"owner"`
+	Route   string `json:"route,omitempty"`
+	Address string `json:"address,omitempty"`
+	State   string `json:"state"`            // serving, waiting or rejected
+	Reason  string `json:"reason,omitempty"` // why it does not serve
+}
+
+// RefusedRoute is a route that was discovered and is not in force.
+type RefusedRoute struct {
+	Name   string `json:"name"`
+	Owner  string `json:"owner"`
+	Reason string `json:"reason"`
 }
 
 // Health is the state of one gateway.
@@ -69,8 +102,19 @@ func (a *API) listRoutes(w http.ResponseWriter, _ *http.Request) error {
 		list[i].Replicas = present(list[i].Replicas)
 	}
 	return handlers.WriteJSON(w, http.StatusOK, struct {
-		Routes []Route `json:"routes"`
-	}{present(list)})
+		Routes    []Route    `json:"routes"`
+		Discovery *Discovery `json:"discovery,omitempty"`
+	}{present(list), a.discovery()})
+}
+
+// discovery returns nil if nothing is discovered.
+func (a *API) discovery() *Discovery {
+	if a.Discovery == nil {
+		return nil
+	}
+	d := a.Discovery()
+	d.Containers, d.Refused = present(d.Containers), present(d.Refused)
+	return &d
 }
 
 // present turns a nil slice into an empty one, which JSON writes as [].

@@ -171,7 +171,7 @@ func TestTokensAreAway(t *testing.T) {
 func TestState(t *testing.T) {
 	b := newBench(t)
 	for path, want := range map[string]string{
-		"/routes":          `"routes":[{"name":"orders","source":"file","path":"/orders","methods":[],"scopes":[],"public":false,"websocket":false,"upstreams":[],"replicas":[]}]`,
+		"/routes":          `"routes":[{"name":"orders","source":"file","changed":"2026-06-01T12:00:00Z","path":"/orders","methods":[],"scopes":[],"public":false,"websocket":false,"upstreams":[],"replicas":[]}]`,
 		"/health":          `"version":"v1"`,
 		"/ids/00000000001": `"decimal":"1"`,
 	} {
@@ -185,6 +185,34 @@ func TestState(t *testing.T) {
 	b.api.RouteTable = func() []Route { return nil }
 	if got := b.do("GET", "/routes", ""); got.Body.String() != "{\"routes\":[]}\n" {
 		t.Errorf("no routes: %s", got.Body)
+	}
+}
+
+func TestDiscoveredRoutes(t *testing.T) {
+	b := newBench(t)
+	b.api.Discovery = func() Discovery { return Discovery{Source: "docker"} }
+	b.api.RouteTable = func() []Route { return nil }
+	const empty = `{"routes":[],"discovery":{"source":"docker","up":false,"containers":[],"refused":[]}}`
+	if got := b.do("GET", "/routes", ""); got.Body.String() != empty+"\n" {
+		t.Errorf("nothing discovered: %s, want %s", got.Body, empty)
+	}
+	const at = "2026-06-01T12:00:00Z"
+	b.api.Discovery = func() Discovery {
+		return Discovery{
+			Source: "docker", Up: true, Changed: at, Listed: at, Error: "x",
+			Containers: []Container{{ID: "1", Name: "shop-a-1", Owner: "shop/a", Route: "a", Address: "10.0.0.2:80", State: "serving", Reason: "x"}},
+			Refused:    []RefusedRoute{{Name: "b", Owner: "shop/b", Reason: "taken"}},
+		}
+	}
+	b.api.RouteTable = func() []Route {
+		return []Route{{Name: "a", Source: "docker", Owner: "shop/a", Changed: at, Path: "/a", Replicas: []Replica{{Upstream: "docker:shop-a-1", Address: "10.0.0.2:80", Healthy: true}}}}
+	}
+	// What is answered is held against the document.
+	got := b.do("GET", "/routes", "")
+	for _, want := range []string{`"owner":"shop/a"`, `"state":"serving"`, `"reason":"taken"`, `"upstream":"docker:shop-a-1"`, `"listed":"` + at} {
+		if got.Code != http.StatusOK || !strings.Contains(got.Body.String(), want) {
+			t.Errorf("GET /routes = %d %s, want %s in it", got.Code, got.Body, want)
+		}
 	}
 }
 
