@@ -98,6 +98,7 @@ type Gateway struct {
 	log     bytes.Buffer
 	arrived *sync.Cond // a line of the log
 	ended   bool
+	reading sync.Mutex // held while nobody shall read the log
 }
 
 // Start starts a gateway with an embedded Redis, worker number 1 and no drain
@@ -156,6 +157,8 @@ func (g *Gateway) readLog(stderr io.Reader) {
 	lines := bufio.NewReader(stderr)
 	for {
 		line, err := lines.ReadBytes('\n')
+		g.reading.Lock()
+		g.reading.Unlock() //nolint:staticcheck // all it does is to wait
 		g.mu.Lock()
 		g.log.Write(line)
 		g.ended = err != nil
@@ -197,6 +200,13 @@ var leaks = regexp.MustCompile(`sgt_[0-9A-Za-z]{11}_[0-9A-Za-z]{20,}|sgs_[0-9A-Z
 // Leak returns the first token or client secret in text, empty if there is none.
 func Leak(text string) string { return leaks.FindString(text) }
 
+// HoldLog makes nobody read what the gateway logs, as when a collector of logs
+// hangs, until release is called.
+func (g *Gateway) HoldLog() (release func()) {
+	g.reading.Lock()
+	return sync.OnceFunc(g.reading.Unlock)
+}
+
 // Log returns everything the gateway has logged.
 func (g *Gateway) Log() string {
 	g.mu.Lock()
@@ -204,26 +214,29 @@ func (g *Gateway) Log() string {
 	return g.log.String()
 }
 
-// WaitLog returns the first line of the log with that message, waiting for it.
+// WaitLog returns the first line of the log with that message, waiting for it. It
+// looks at each line once: a log may be long, and grow while it waits.
 func (g *Gateway) WaitLog(message string) map[string]any {
 	g.t.Helper()
+	late := false
 	timer := time.AfterFunc(patience, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.ended = true
+		late = true
 		g.arrived.Broadcast()
 	})
 	defer timer.Stop()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for {
-		for line := range bytes.Lines(g.log.Bytes()) {
+	for seen := 0; ; {
+		for line := range bytes.Lines(g.log.Bytes()[seen:]) {
+			seen += len(line)
 			var fields map[string]any
 			if json.Unmarshal(line, &fields) == nil && fields["message"] == message {
 				return fields
 			}
 		}
-		if g.ended {
+		if g.ended || late {
 			g.t.Fatalf("no line %q in the log:\n%s", message, g.log.String())
 		}
 		g.arrived.Wait()
