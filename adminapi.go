@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"snowgate/handlers/admin"
@@ -18,6 +19,7 @@ func (g *gateway) newAdminAPI() *admin.API {
 		Keys:       g.keys,
 		IDs:        g.decoder,
 		RouteTable: g.routeTable,
+		Discovery:  g.shownDiscovery(),
 		Health:     g.adminHealth,
 		MaxTTL:     g.cfg.TokenMaxTTL,
 		Now:        g.clock.Time,
@@ -28,9 +30,10 @@ func (g *gateway) newAdminAPI() *admin.API {
 // routeTable lists the routes in force for the admin API.
 func (g *gateway) routeTable() []admin.Route {
 	var list []admin.Route
-	for route := range g.router.Table().All() {
-		shown := shownRoute(route)
-		shown.Replicas = g.shownReplicas(route.Name)
+	for _, route := range g.router.States() {
+		shown := shownRoute(route.Route)
+		shown.Changed = route.Since.UTC().Format(time.RFC3339)
+		shown.Replicas = shownReplicas(route.Now)
 		list = append(list, shown)
 	}
 	return list
@@ -38,7 +41,7 @@ func (g *gateway) routeTable() []admin.Route {
 
 func shownRoute(r *proxy.Route) admin.Route {
 	shown := admin.Route{
-		Name: r.Name, Source: "file", Host: r.Host, Path: r.Path, Methods: r.Methods,
+		Name: r.Name, Source: cmp.Or(r.Source, sourceFile), Owner: r.Owner, Host: r.Host, Path: r.Path, Methods: r.Methods,
 		Scopes: r.Requirement.Scope.Names(), Audience: r.Requirement.Audience, Public: r.Public, WebSocket: r.WebSocket,
 	}
 	for _, upstream := range r.Upstreams {
@@ -47,10 +50,9 @@ func shownRoute(r *proxy.Route) admin.Route {
 	return shown
 }
 
-// shownReplicas lists the replicas of one route.
-func (g *gateway) shownReplicas(route string) []admin.Replica {
+func shownReplicas(states []proxy.ReplicaState) []admin.Replica {
 	var list []admin.Replica
-	for _, r := range g.router.Replicas(route) {
+	for _, r := range states {
 		shown := admin.Replica{
 			Upstream: r.Upstream, Address: r.Address, Healthy: r.Healthy, Reason: r.Reason, InFlight: r.InFlight, Failures: r.Failures,
 		}

@@ -19,6 +19,10 @@ func (g *gateway) background(ctx context.Context, port string) error {
 	}
 	run(g.monitor.Run)
 	run(g.watchConfig)
+	run(giveBack)
+	if g.watcher != nil {
+		run(g.watcher.Run)
+	}
 	if g.certificate != nil {
 		run(g.certificate.run)
 	}

@@ -42,13 +42,16 @@ func runDemo(ctx context.Context, p *process, args []string) error {
 	if err != nil {
 		return err
 	}
-	g, err := newGateway(cfg, newLogger(cfg, p.stderr))
+	log := p.openLog(cfg)
+	defer log.Close()
+	g, err := newGateway(cfg, log.main)
 	if err != nil {
 		return err
 	}
+	g.logTo(log)
 	upstreamCtx, stopUpstream := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopUpstream()
-	go func() { _ = serveEcho(upstreamCtx, upstream, "demo upstream") }()
+	go func() { _ = (&echoServer{name: "demo upstream"}).serve(upstreamCtx, upstream) }()
 	g.whenReady = func() { printDemo(p, public.Addr(), admin.Addr(), secret) }
 	return g.serve(ctx, public, admin)
 }

@@ -18,6 +18,7 @@ import (
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
+	"snowgate/proxy/docker"
 	"snowgate/scope"
 	"snowgate/telemetry"
 	"snowgate/tokens"
@@ -30,6 +31,7 @@ import (
 type gateway struct {
 	cfg     config.Config
 	log     zerolog.Logger
+	access  zerolog.Logger // of the lines of requests; log until logTo is called
 	metrics *telemetry.Metrics
 
 	embedded *embedded.Server // nil with a Redis of its own
@@ -49,6 +51,8 @@ type gateway struct {
 	registry  *redisclients.Store
 	admin     *admin.API
 	router    *proxy.Router
+	routing   *routing
+	watcher   *docker.Watcher // nil: no routes are discovered
 	forwarder *proxy.Forwarder
 	drainer   *middleware.Drainer
 	challenge problem.Challenge
@@ -70,6 +74,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	g := &gateway{
 		cfg:     cfg,
 		log:     logger,
+		access:  logger,
 		metrics: telemetry.New(version, commit),
 		clients: clients.NewRegistry(cfg.TokenTTL),
 		router:  new(proxy.Router),
@@ -77,6 +82,8 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 		ids:     new(ids),
 		blank:   make(chan struct{}, 1),
 	}
+	g.routing = newRouting(g.router, logger)
+	g.watcher = g.newWatcher()
 	var err error
 	if g.scheme, err = idgen.NewScheme(cfg.IDLayout, cfg.Epoch); err != nil {
 		return nil, usageError{err}
@@ -105,6 +112,9 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	g.metrics.CollectIDs(g.ids.series)
 	g.metrics.CollectShared(g.sharedSeries)
 	g.metrics.CollectReplicas(g.replicaSeries)
+	if g.watcher != nil {
+		g.metrics.CollectDiscovery(g.discoverySeries)
+	}
 	return g, nil
 }
 
@@ -191,7 +201,7 @@ func (g *gateway) scopes() scope.List {
 // so that the metrics tell the listeners apart.
 func (g *gateway) observation(prefix string) middleware.Observation {
 	return middleware.Observation{
-		Log:            g.log,
+		Log:            g.access,
 		TrustedProxies: g.cfg.TrustedProxies,
 		Record: func(route, method string, status int, d time.Duration) {
 			if route == "" {
@@ -215,6 +225,7 @@ func (g *gateway) readiness() handlers.Readiness {
 	missing("tag keys", !g.keys.Loaded())
 	missing("revocation rules", !g.confirmed())
 	missing("epoch", g.ids.generator.Load() == nil)
+	missing("routes from Docker", g.watcher != nil && !g.watcher.Settled())
 	state.Ready = len(state.Missing) == 0
 
 	h, started := g.ids.health()

@@ -10,8 +10,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
+
+	"snowgate/logsink"
 )
 
 // Exit codes.
@@ -23,12 +26,13 @@ const (
 
 func main() {
 	p := &process{environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	os.Exit(p.run(untilSignal(), os.Args[1:]))
+	os.Exit(p.run(untilSignal(p.flushLog), os.Args[1:]))
 }
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM,
-// which asks for an orderly end. The second one ends the process at once.
-func untilSignal() context.Context {
+// which asks for an orderly end. The second one ends the process at once, after
+// a call of last.
+func untilSignal(last func()) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -36,6 +40,7 @@ func untilSignal() context.Context {
 		<-signals
 		cancel()
 		<-signals
+		last()
 		os.Exit(exitFailed)
 	}()
 	return ctx
@@ -46,6 +51,8 @@ type process struct {
 	environ        []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
+
+	log atomic.Pointer[logsink.Sink] // nil until the gateway logs
 }
 
 // command is one subcommand.
@@ -61,7 +68,8 @@ func commands() []command {
 	return []command{
 		{"serve", "", "run the gateway from environment and configuration file (the default)", runServe},
 		{"demo", "[-listen ADDR]", "everything in one process on loopback, with lines to paste", runDemo},
-		{"echo", "[-listen ADDR] [-name NAME]", "demo upstream that answers with what it received", runEcho},
+		{"echo", "[-listen ADDR] [-name NAME] …", "demo upstream that answers with what it received", runEcho},
+		{"docker-proxy", "[-listen ADDR] [-socket PATH]", "let the gateway list containers of Docker, and do nothing else with it", runDockerProxy},
 		{"health", "[-url URL]", "exit 0 if the gateway is ready, else 1", runHealth},
 		{"client new", "-id ID [-scope \"a b\"] …", "make a client's id and secret, and the YAML to paste", runClientNew},
 		{"client list", "[-source registry]", "list the clients of a running gateway", runClientList},

@@ -31,7 +31,7 @@ func (g *gateway) apply(file config.File) error {
 	if err := g.clients.ReplaceFile(configured); err != nil {
 		return err
 	}
-	g.router.Swap(table)
+	g.routing.setFile(table)
 	g.tokens.ClientsChanged()
 	return nil
 }
@@ -48,6 +48,7 @@ func routeOf(r config.Route) proxy.Route {
 	}
 	return proxy.Route{
 		Name:              r.Name,
+		Source:            sourceFile,
 		Host:              r.Host,
 		Path:              r.Path,
 		Upstreams:         upstreams,
@@ -70,7 +71,16 @@ func routeOf(r config.Route) proxy.Route {
 		EditAnswer:        proxy.Edits(r.EditResponse),
 		HostHeader:        r.HostHeader,
 		UpstreamHost:      !r.PreserveHost && r.HostHeader == "",
+		CORS:              corsOf(r.CORS),
 	}
+}
+
+func corsOf(c config.CORS) *proxy.CORS {
+	if c.IsZero() {
+		return nil
+	}
+	said := proxy.CORS(c)
+	return &said
 }
 
 // watchConfig reads the configuration file again when it changes and on SIGHUP.

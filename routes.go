@@ -38,21 +38,40 @@ var ownPaths = []string{
 	"/readyz",
 }
 
-// publicHandler is the whole surface of the public listener.
-func (g *gateway) publicHandler() http.Handler {
-	r := chi.NewRouter()
-	r.Use(
+// publicHandler is the whole surface of the public listener. What belongs to a
+// route and is let through goes on to forward.
+func (g *gateway) publicHandler(forward http.Handler) http.Handler {
+	own := g.ownEndpoints()
+	// Everything else belongs to the routes, whatever the method is.
+	routes := chi.Chain(
+		proxy.Match(g.router),
+		proxy.CrossOrigin(),
+		middleware.Authenticate(g.tokens, g.challenge, proxy.Requirement),
+	).Handler(forward)
+
+	return chi.Chain(
 		middleware.Observe(g.observation("")),
+		strictTransport(g.cfg.HSTS),
 		middleware.Recover(),
 		middleware.Drain(g.drainer),
 		middleware.Framing(),
 		middleware.Canonical(),
-	)
+	).HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isOwn(exchange.From(r.Context()).Path.Match) {
+			own.ServeHTTP(w, r)
+			return
+		}
+		routes.ServeHTTP(w, r)
+	})
+}
 
-	// The gateway's own endpoints. They are registered for every method, so that
-	// none of them falls through to the routes.
+// ownEndpoints answers what lies at or below the gateway's own paths. They are
+// registered for every method, so that none of them falls through.
+func (g *gateway) ownEndpoints() http.Handler {
+	r := chi.NewRouter()
+	r.Use(middleware.NoEncodedSlash())
 	r.Group(func(r chi.Router) {
-		r.Use(middleware.NoEncodedSlash(), endpoint)
+		r.Use(endpoint)
 		own := chi.Chain(middleware.LimitBody(formSize, formTime))
 		r.Handle(handlers.TokenPath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Token)))
 		r.Handle(handlers.IntrospectPath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Introspect)))
@@ -67,23 +86,15 @@ func (g *gateway) publicHandler() http.Handler {
 		}
 		r.Handle("/oauth2", problem.HandlerFunc(notFound))
 	})
-
-	// Everything else belongs to the routes, whatever the method is: chi knows ten
-	// of them, and takes all others for not allowed.
-	routes := chi.Chain(
-		proxy.Match(g.router),
-		middleware.Authenticate(g.tokens, g.challenge, proxy.Requirement),
-	).Handler(g.forwarder)
-	r.Handle("/*", routes)
+	r.NotFound(problem.HandlerFunc(notFound).ServeHTTP)
+	// chi knows ten methods, and takes all others for not allowed.
 	r.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		switch path := exchange.From(r.Context()).Path.Match; {
-		case path == forwardAuthPath:
+		path := exchange.From(r.Context()).Path.Match
+		if path == forwardAuthPath {
 			g.forwardAuth().ServeHTTP(w, r)
-		case isOwn(path):
-			refuseMethod(w, r, path)
-		default:
-			routes.ServeHTTP(w, r)
+			return
 		}
+		refuseMethod(w, r, path)
 	})
 	return r
 }
