@@ -47,10 +47,18 @@ func BenchmarkProxy(b *testing.B) {
 // token.
 func benchGateway(b *testing.B, upstream url.URL) (address, token string) {
 	b.Helper()
-	redis := redistest.Start(b)
-	cfg, err := config.Load([]string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_WORKER_ID=1", "SNOWGATE_DRAIN=0s"})
+	_, address, token = startGateway(b, redistest.Start(b).URL(), upstream)
+	return address, token
+}
+
+// startGateway starts a gateway in this process, which logs nothing and is
+// stopped at the end, and returns it with its address and a token. Without a URL
+// of Redis it uses the embedded one.
+func startGateway(t testing.TB, redisURL string, upstream url.URL) (g *gateway, address, token string) {
+	t.Helper()
+	cfg, err := config.Load([]string{"SNOWGATE_REDIS_URL=" + redisURL, "SNOWGATE_WORKER_ID=1", "SNOWGATE_DRAIN=0s", "SNOWGATE_CACHE_TTL=1m"})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	route := config.Route{Upstreams: []url.URL{upstream}, Timeout: config.DefaultTimeout}
 	public, protected := route, route
@@ -59,31 +67,30 @@ func benchGateway(b *testing.B, upstream url.URL) (address, token string) {
 	cfg.File.Routes = []config.Route{public, protected}
 	cfg.File.Clients = []clients.Client{{ID: "bench", Scopes: scope.Of("orders.read")}}
 
-	g, err := newGateway(cfg, zerolog.New(io.Discard))
-	if err != nil {
-		b.Fatal(err)
+	if g, err = newGateway(cfg, zerolog.New(io.Discard)); err != nil {
+		t.Fatal(err)
 	}
 	ready := make(chan struct{})
 	g.whenReady = func() { close(ready) }
-	listener, err := listen(b.Context(), "127.0.0.1:0")
+	listener, err := listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- g.serve(ctx, listener, nil) }()
-	b.Cleanup(func() {
+	t.Cleanup(func() {
 		stop()
 		if err := <-stopped; err != nil {
-			b.Error(err)
+			t.Error(err)
 		}
 	})
 	<-ready
-	bearer, _, err := g.tokens.Issue(b.Context(), tokens.Grant{Client: "bench", Scope: scope.Of("orders.read"), TTL: cfg.TokenTTL})
+	bearer, _, err := g.tokens.Issue(t.Context(), tokens.Grant{Client: "bench", Scope: scope.Of("orders.read"), TTL: cfg.TokenTTL})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	return listener.Addr().String(), bearer.Reveal()
+	return g, listener.Addr().String(), bearer.Reveal()
 }
 
 // serveOnLoopback serves handler until the benchmark ends and returns host:port.

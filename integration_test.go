@@ -44,6 +44,7 @@ routes:
 		Env: []string{
 			"SNOWGATE_REDIS_URL=redis://:" + redisPassword + "@" + redis.address,
 			"SNOWGATE_STORE_TIMEOUT=5s", // the disk may be busy
+			"SNOWGATE_CACHE_TTL=0s",     // each answer shows what became of Redis
 		},
 	})
 

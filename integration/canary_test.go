@@ -402,6 +402,9 @@ func TestMetricsStaySmall(t *testing.T) {
 	before := s.Metrics()
 	visit(5, 40)
 	for series := range s.Metrics() {
+		if strings.Contains(series, `command="publish"`) {
+			continue // the gateway asks itself now and then whether messages come through
+		}
 		if _, known := before[series]; !known && strings.HasPrefix(series, "snowgate_") {
 			t.Errorf("%s is new after more of the same", series)
 		}

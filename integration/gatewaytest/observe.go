@@ -33,6 +33,18 @@ func (g *Gateway) Alive() bool {
 	}
 }
 
+// PID returns the id of the process.
+func (g *Gateway) PID() int { return g.cmd.Process.Pid }
+
+// MemoryScale is how much more memory the gateway takes than it does for users: the
+// race detector remembers for every goroutine, connection and buffer what it did.
+func MemoryScale() int64 {
+	if raceEnabled {
+		return 10
+	}
+	return 1
+}
+
 // Memory returns how much memory the process has resident, in bytes. It is known on
 // Linux only, and 0 elsewhere.
 func (g *Gateway) Memory() int64 {

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+)
+
+func TestRoomPercent(t *testing.T) {
+	tests := []struct {
+		living uint64
+		want   int
+		why    string
+	}{
+		{0, 1600, "the least, before the first collection"},
+		{4 << 20, 400, "4 MiB live: the next collection is at 20 MiB"},
+		{7 << 20, 200, "rounded down, so that it is not set anew every time"},
+		{16 << 20, 100, "as Go has it"},
+		{1 << 30, 100, "never less than that"},
+	}
+	for _, test := range tests {
+		if got := roomPercent(test.living); got != test.want {
+			t.Errorf("roomPercent(%d) = %d, want %d: %s", test.living, got, test.want, test.why)
+		}
+	}
+}
+
+// The runtime must know the figures by these names; one that it does not know
+// would be 0 for ever.
+func TestGaugesAreKnown(t *testing.T) {
+	runtime.GC() // some are taken by a collection
+	now := gauges()
+	for _, name := range []string{gcPercent, heapAll, gcsStacks, gcsGlobals} {
+		if now[name] == 0 {
+			t.Errorf("%s = 0", name)
+		}
+	}
+	for _, name := range []string{gcCycles, heapLive, heapFree} {
+		if _, known := now[name]; !known {
+			t.Errorf("%s is not known", name)
+		}
+	}
+}
+
+func TestSlack(t *testing.T) {
+	for _, test := range []struct{ all, live, free, want uint64 }{
+		{100, 40, 10, 70},
+		{40, 100, 10, 10}, // more was alive than is there now
+	} {
+		if got := slack(map[string]uint64{heapAll: test.all, heapLive: test.live, heapFree: test.free}); got != test.want {
+			t.Errorf("slack of %+v = %d, want %d", test, got, test.want)
+		}
+	}
+}
+
+// AfterCollection calls again and again, not once.
+func TestAfterCollection(t *testing.T) {
+	calls := make(chan struct{}, 1)
+	afterCollection(func() {
+		select {
+		case calls <- struct{}{}:
+		default:
+		}
+	})
+	for range 3 {
+		collectUntil(calls)
+	}
+}
+
+// collectUntil collects garbage until something comes from c.
+func collectUntil(c <-chan struct{}) {
+	for {
+		runtime.GC()
+		select {
+		case <-c:
+			return
+		default:
+		}
+	}
+}
