@@ -6,6 +6,7 @@ COMMIT    ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 FUZZTIME  ?= 30s
 BENCH     ?= .
 BENCHTIME ?= 1s
+COUNT     ?= 10
 
 .DEFAULT_GOAL := help
 
@@ -23,7 +24,7 @@ test: ## Run the tests; those that miss Redis or Docker are skipped and say so.
 
 .PHONY: race
 race: ## Run the tests with the race detector, in random order, one package at a time: some measure times.
-	go test -race -shuffle=on -count=1 -p 1 -timeout 5m ./...
+	go test -race -shuffle=on -count=1 -p 1 -timeout 10m ./...
 
 .PHONY: integration
 integration: ## Run the tests; those that miss Redis or Docker fail.
@@ -39,8 +40,35 @@ $(INTEROP)/node_modules/.package-lock.json: $(INTEROP)/package.json $(INTEROP)/p
 	@touch $@
 
 .PHONY: bench
-bench: ## Run the benchmarks: make bench BENCH=Issue BENCHTIME=3s
-	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+bench: ## Measure the gateway beside others, in about a quarter of an hour; the tables go to bench/results.
+	cd bench && go run .
+
+.PHONY: bench-quick
+bench-quick: ## The main figures, in less than a minute.
+	cd bench && go run . -quick
+
+.PHONY: bench-smoke
+bench-smoke: ## See in ten seconds whether make bench still runs: one round of two contestants.
+	cd bench && go run . -quick -rounds 1 -only 'access log off,bare'
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of functions, for benchstat: make microbench BENCH=Issue BENCHTIME=1s COUNT=10
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(COUNT) -benchmem ./...
+
+.PHONY: bench-check
+bench-check: ## Vet and test the programs of make bench and make bench-ids.
+	cd bench/idgen && go vet ./...
+	cd bench && go vet ./... && go test ./...
+
+.PHONY: pgo
+pgo: ## Profile the gateway and write default.pgo, by which the compiler optimises.
+	cd bench && go run . -run pgo -for 10s
+
+.PHONY: flame
+flame: ## Draw where the time of a request goes, as bench/results/flame.svg.
+	cd bench && go run . -run profile -for 10s
+	cd bench && go run ./flame -title "A validated, cached, proxied request" results/cpu.pprof >results/flame.svg
+	rm bench/results/cpu.pprof
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME.
@@ -83,11 +111,12 @@ tidy-check: ## Check that go.mod and go.sum are tidy.
 
 .PHONY: shellcheck
 shellcheck: ## Check the shell scripts.
-	shellcheck $$(grep -rlE '^#!.*\bsh$$|^#!.*bash$$' .ci deploy docs)
+	shellcheck $$(grep -rlE '^#!.*\bsh$$|^#!.*bash$$' .ci bench deploy docs)
 
 .PHONY: lint
 lint: ## Run the linters of .golangci.yml.
 	"$$(.ci/tool lint)" run ./...
+	tool=$$(.ci/tool lint) && cd bench && "$$tool" run ./...
 
 .PHONY: image
 image: ## Build the image and check it.
@@ -97,6 +126,10 @@ image: ## Build the image and check it.
 .PHONY: compose-smoke
 compose-smoke: ## Try the compose file: start, use, restart, stop.
 	.ci/compose-smoke
+
+.PHONY: engine-test
+engine-test: ## Try discovery and scaling with the Docker engine; needs the images that compose-smoke builds.
+	SNOWGATE_TEST_ENGINE=1 go test -count=1 -v -timeout 5m ./integration/engine
 
 .PHONY: ci
 ci: ## Everything, as CI does it.

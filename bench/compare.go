@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// runCompare compares two builds of ours. All are up at once and asked in turn,
+// in short slices, so that a machine that does other things as well disturbs all
+// of them alike.
+func runCompare(ctx context.Context, b *bench) error {
+	if b.baseline == "" {
+		return errors.New("-baseline is needed")
+	}
+	kinds := []string{"cached", "cache off"}
+	builds := []string{"", b.baseline}
+	targets := make([][]*target, len(kinds))
+	for k, env := range [][]string{nil, {"SNOWGATE_CACHE_TTL=0"}} {
+		for _, binary := range builds {
+			t, err := snowgateTarget(setup{binary: binary, env: env}, "/orders")(ctx, b.site)
+			if err != nil {
+				return err
+			}
+			if _, err := t.saturate(ctx, false, warmUp); err != nil {
+				return err
+			}
+			targets[k] = append(targets[k], t)
+		}
+	}
+	const slices = 6 // for each round
+	costs := [2][2]series{}
+	for range slices * b.rounds {
+		for k := range kinds {
+			for i, t := range targets[k] {
+				c, err := t.slice(ctx)
+				if err != nil {
+					return err
+				}
+				costs[k][i] = append(costs[k][i], c.perRequest)
+			}
+		}
+	}
+	var out strings.Builder
+	out.WriteString("## Two builds\n\n| | µs, new | µs, baseline | new to baseline, median | quartiles | least to least |\n|---|---:|---:|---:|---|---:|\n")
+	for k, kind := range kinds {
+		ratio := costs[k][0].over(costs[k][1])
+		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %.3f | %.3f – %.3f | %.3f |\n", kind, costs[k][0].median(), costs[k][1].median(),
+			ratio.median(), ratio.quantile(0.25), ratio.quantile(0.75), costs[k][0].quantile(0)/costs[k][1].quantile(0))
+	}
+	b.report.add(section{name: "compare", text: out.String()})
+	return nil
+}
+
+// slice is a short measurement of a target that is warm.
+func (t *target) slice(ctx context.Context) (cost, error) {
+	var requests int64
+	span, err := t.span(func() (err error) {
+		requests, err = t.saturate(ctx, false, time.Second)
+		return err
+	})
+	return span.cost(max(requests, 1)), err
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// warmUp is how long a contestant is under load before it is measured.
+const warmUp = time.Second
+
+// cost is what one contestant took in one round.
+type cost struct {
+	perRequest float64 // µs of the gateway's processes
+	redis      float64 // µs of Redis per request
+	rate       float64 // requests per second
+	busy       float64 // share of its processor that the gateway used
+	peak       float64 // bytes
+}
+
+// runCPU measures the processor time per request of every contestant.
+func runCPU(ctx context.Context, b *bench) error {
+	list := b.contestants()
+	costs := make(map[string][]cost)
+	for round := range b.rounds {
+		for _, c := range list {
+			measured, err := b.measureCost(ctx, c)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			costs[c.name] = append(costs[c.name], measured)
+			fmt.Fprintf(os.Stderr, "  %d/%d %-31s %6.1f µs  %6.0f/s  %3.0f %%\n",
+				round+1, b.rounds, c.name, measured.perRequest, measured.rate, 100*measured.busy)
+		}
+	}
+	b.report.cpu(list, costs)
+	return nil
+}
+
+// contestants returns those that take part in this run.
+func (b *bench) contestants() []contestant {
+	list := contestants()
+	if b.quick {
+		quick := []string{ours, oursUncached, bareProxy, nginxPlain, nginxLuaRedis}
+		if b.baseline != "" {
+			quick = []string{ours, oursUncached, bareProxy}
+		}
+		list = slices.DeleteFunc(list, func(c contestant) bool { return b.only == "" && !slices.Contains(quick, c.name) })
+	}
+	if b.baseline != "" {
+		list = slices.Insert(list, 1, baseline(b.baseline)...)
+	}
+	return slices.DeleteFunc(list, func(c contestant) bool { return !b.chosen(c.name) })
+}
+
+// chosen tells whether -only lets something through.
+func (o options) chosen(name string) bool {
+	return slices.ContainsFunc(strings.Split(o.only, ","), func(part string) bool { return strings.Contains(name, part) })
+}
+
+// measureCost starts a contestant, warms it up, and measures it.
+func (b *bench) measureCost(ctx context.Context, c contestant) (cost, error) {
+	t, err := c.start(ctx, b.site)
+	if err != nil {
+		return cost{}, err
+	}
+	defer t.end()
+	if err := t.verify(ctx); err != nil {
+		return cost{}, err
+	}
+	if _, err := t.saturate(ctx, c.http2, warmUp); err != nil {
+		return cost{}, err
+	}
+	var requests int64
+	span, err := t.span(func() error {
+		requests, err = t.saturate(ctx, c.http2, b.length)
+		return err
+	})
+	if err != nil {
+		return cost{}, err
+	}
+	return span.cost(requests), nil
+}
+
+// span is what a target used while something was done.
+type span struct {
+	wall    time.Duration
+	gateway usage
+	redis   usage
+}
+
+// span measures the target's processes around work.
+func (t *target) span(work func() error) (span, error) {
+	gatewayBefore, err := measure(t.gateway)
+	if err != nil {
+		return span{}, err
+	}
+	redisBefore, err := measure(t.redis)
+	if err != nil {
+		return span{}, err
+	}
+	begun := time.Now()
+	if err := work(); err != nil {
+		return span{}, err
+	}
+	s := span{wall: time.Since(begun)}
+	if s.gateway, err = measure(t.gateway); err != nil {
+		return s, err
+	}
+	if s.redis, err = measure(t.redis); err != nil {
+		return s, err
+	}
+	s.gateway.cpu -= gatewayBefore.cpu
+	s.redis.cpu -= redisBefore.cpu
+	return s, nil
+}
+
+// cost divides what was used among the requests.
+func (s span) cost(requests int64) cost {
+	n := float64(requests)
+	return cost{
+		perRequest: microseconds(s.gateway.cpu) / n,
+		redis:      microseconds(s.redis.cpu) / n,
+		rate:       n / s.wall.Seconds(),
+		busy:       s.gateway.cpu.Seconds() / s.wall.Seconds(),
+		peak:       float64(s.gateway.peak),
+	}
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
