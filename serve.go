@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"snowgate/clientconn"
 	"snowgate/config"
 )
 
@@ -112,6 +113,7 @@ func (g *gateway) newServer(base context.Context, name string, handler http.Hand
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no path: it is refused like other targets
 		ErrorLog:                     serverLog(g.log, name),
 		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  clientconn.ConnContext,
 		Protocols:                    new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)

@@ -7,16 +7,20 @@
 // early, the read or write that failed is continued with the deadline that is wanted
 // by then.
 //
-// And while a handler runs, the server reads one byte in the background, to notice that the
-// client has gone. Nearly always there is none, and the read is interrupted when
-// the handler returns. A Conn begins this read only when the handler has run for a while: see
-// [Glance]. Whatever the client sends until then waits in the socket.
+// And while a handler runs, another goroutine of the server reads one byte in the
+// background, to notice that the client has gone, and is interrupted when the handler
+// returns: two changes of goroutines and back, for nothing in nearly all requests. A Conn
+// whose server has [ConnContext] answers this read at once, with nothing, and begins to
+// look by itself when the handler has run for a while: see [Glance]. If the client has gone,
+// it ends the context that it gave to the connection.
 //
 // All of this relies on net/http for its speed only. If that changes its ways, a Conn
-// still behaves like the connection it wraps.
+// still behaves like the connection it wraps, but for one thing that [io.Reader]
+// allows: see [Conn.Read].
 package clientconn
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -24,9 +28,8 @@ import (
 	"time"
 )
 
-// Conn is a connection with the same behaviour as the one it wraps, except that
-//   - a Read of one byte without a deadline may take up to [Glance] longer, and
-//   - there is no ReadFrom, nor any other method that is not listed here.
+// Conn is a connection with the same behaviour as the one it wraps, except that there
+// is no ReadFrom, nor any other method that is not listed here.
 //
 // It is safe for concurrent use as any [net.Conn] is.
 type Conn struct {
@@ -34,28 +37,80 @@ type Conn struct {
 
 	read, write deadline
 
-	watch   sync.Cond // of read.mu: whether a background read goes on waiting may have changed
-	overdue bool      // guarded by read.mu: it has waited long enough
-	closed  bool      // guarded by read.mu
 	waiters *Waiters
-	place   place // in waiters
+	leave   context.CancelFunc // ends the context of the connection; nil: it has none
+
+	// Guarded by read.mu.
+	closed    bool
+	unlimited bool      // the deadline was taken away, and nothing was read since
+	glance    glance    // whether the client is looked for
+	since     uint64    // tick of waiters at which that was wished for
+	waits     bool      // it is among the waiters
+	recalled  bool      // the look is to end
+	over      sync.Cond // the look has ended
+	ahead     [1]byte   // what it found
+	found     bool      // it has found something that was not read yet
 }
 
-// Wrap returns inner as a Conn, whose background reads wait in w.
+// glance is how far the look for the client has come.
+type glance uint8
+
+const (
+	unwanted glance = iota
+	wished          // it begins after a while
+	looking         // a goroutine reads
+)
+
+// Wrap returns inner as a Conn of a server whose connections share w.
 func Wrap(inner net.Conn, w *Waiters) *Conn {
 	c := &Conn{Conn: inner, waiters: w}
 	c.read = deadline{wanted: never, armed: never, set: inner.SetReadDeadline}
 	c.write = deadline{wanted: never, armed: never, set: inner.SetWriteDeadline}
-	c.watch.L = &c.read.mu
+	c.over.L = &c.read.mu
 	return c
 }
 
-// Read implements [net.Conn].
+// ConnContext is for the field of [net/http.Server] with that name. The context it returns
+// ends when the client of c has gone, or c is closed. If c is no [Conn], but TLS above one,
+// it returns ctx: the server reads in the background then.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	conn, ok := c.(*Conn)
+	if !ok {
+		return ctx
+	}
+	ctx, conn.leave = context.WithCancel(ctx)
+	return ctx
+}
+
+// Read implements [net.Conn]. The first Read of a single byte after the deadline was taken
+// away returns 0 and nil, if [ConnContext] has seen the connection: that is the server's
+// background read, and whoever else does so reads again.
 func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 1 && cap(p) == 1 && c.expires() {
-		return 0, os.ErrDeadlineExceeded
+	c.read.mu.Lock()
+	if len(p) == 1 && !c.found {
+		switch {
+		case c.unlimited && c.read.wanted == never && c.leave != nil:
+			c.unlimited = false
+			c.wish()
+			c.read.mu.Unlock()
+			return 0, nil
+		case c.read.wanted == past && !c.closed:
+			c.read.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded // it was given up before it began
+		}
+	}
+	c.unlimited = false
+	if c.glance != unwanted {
+		c.recall()
+	}
+	if c.found && len(p) > 0 {
+		c.found = false
+		c.read.mu.Unlock()
+		p[0] = c.ahead[0]
+		return 1, nil
 	}
 	c.read.begin()
+	c.read.mu.Unlock()
 	for {
 		n, err := c.Conn.Read(p)
 		if !c.read.again(err) {
@@ -64,36 +119,71 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// expires waits before a background read, and reports whether that is given up: its
-// deadline was moved into the past. The server does so from startBackgroundRead,
-// where it takes the deadline away, to abortPendingRead. The deadline of a read that is wanted for
-// its byte is not in the past.
-func (c *Conn) expires() bool {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	if c.read.wanted == never && !c.closed {
-		c.overdue = false
-		for c.read.wanted == never && !c.overdue && !c.closed {
-			c.waiters.add(c) // if it is not there
-			c.watch.Wait()
-		}
-		c.waiters.remove(c)
+// wish has the client looked for after a while. It needs read.mu.
+func (c *Conn) wish() {
+	c.glance, c.since = wished, c.waiters.tick.Load()
+	if !c.waits {
+		c.waits = true
+		c.waiters.add(c)
 	}
-	return c.read.wanted == past && !c.closed
 }
 
-// release ends the waiting of a background read: it begins. If it has ended
-// in the meantime, and another one waits, that begins early.
-func (c *Conn) release() {
+// visit begins the look if it was wished for long enough ago, at the tick now. It
+// reports whether it is to be called again at the next one.
+func (c *Conn) visit(now uint64) bool {
 	c.read.mu.Lock()
-	c.overdue = true
-	c.read.mu.Unlock()
-	c.watch.Broadcast()
+	defer c.read.mu.Unlock()
+	switch {
+	case c.glance == wished && now-c.since < 2:
+		return true
+	case c.glance == wished:
+		c.glance = looking
+		c.read.begin()
+		go c.look()
+	}
+	c.waits = false
+	return false
+}
+
+// look reads one byte, for which somebody waits or nobody.
+func (c *Conn) look() {
+	var p [1]byte
+	for {
+		n, err := c.Conn.Read(p[:])
+		c.read.mu.Lock()
+		if c.recalled {
+			c.read.calls-- // it was interrupted, or has ended by itself
+		} else if c.read.repeats(err) {
+			c.read.mu.Unlock()
+			continue
+		}
+		gone := err != nil && !c.recalled
+		c.ahead, c.found = p, n == 1
+		c.glance, c.recalled = unwanted, false
+		c.read.mu.Unlock()
+		c.over.Broadcast()
+		if gone {
+			c.leave()
+		}
+		return
+	}
+}
+
+// recall ends the look. It needs read.mu, and gives it away for as long as it waits.
+func (c *Conn) recall() {
+	for c.glance == looking {
+		c.recalled = true
+		c.read.interrupt()
+		c.over.Wait()
+	}
+	c.glance = unwanted
 }
 
 // Write implements [net.Conn].
 func (c *Conn) Write(p []byte) (int, error) {
+	c.write.mu.Lock()
 	c.write.begin()
+	c.write.mu.Unlock()
 	wrote := 0
 	for {
 		n, err := c.Conn.Write(p[wrote:])
@@ -106,13 +196,20 @@ func (c *Conn) Write(p []byte) (int, error) {
 
 // SetReadDeadline implements [net.Conn].
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	err := c.read.want(t)
-	c.watch.Broadcast()
-	return err
+	at := instantOf(t)
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	c.unlimited = at == never
+	return c.read.want(at)
 }
 
 // SetWriteDeadline implements [net.Conn].
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.write.want(t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	at := instantOf(t)
+	c.write.mu.Lock()
+	defer c.write.mu.Unlock()
+	return c.write.want(at)
+}
 
 // SetDeadline implements [net.Conn].
 func (c *Conn) SetDeadline(t time.Time) error {
@@ -134,7 +231,12 @@ func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.read.mu.Lock()
 	c.closed = true
+	if c.glance == wished {
+		c.glance = unwanted
+	}
 	c.read.mu.Unlock()
-	c.watch.Broadcast()
+	if c.leave != nil {
+		c.leave()
+	}
 	return err
 }

@@ -2,6 +2,7 @@ package clientconn_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -278,28 +279,127 @@ func TestMovingDeadlinesIsFree(t *testing.T) {
 	})
 }
 
-// What nobody has sent is not read before a background read has waited for a while.
-func TestBackgroundReadBeginsLate(t *testing.T) {
+// background does what the server does when a handler begins, and returns the context of
+// the connection.
+func background(t *testing.T, conn *clientconn.Conn) context.Context {
+	t.Helper()
+	ctx := clientconn.ConnContext(t.Context(), conn)
+	glance(t, conn)
+	return ctx
+}
+
+func glance(t *testing.T, conn *clientconn.Conn) {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Time{})
+	start := time.Now()
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != nil || !time.Now().Equal(start) {
+		t.Fatalf("a background read = %d, %v after %v, want nothing at once", n, err, time.Since(start))
+	}
+}
+
+// The client is not looked for before the handler has run for a while.
+func TestClientIsLookedForLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
-		start := time.Now()
-		done := make(chan error)
-		go func() { done <- readByte(conn) }()
+		ctx := background(t, conn)
 		time.Sleep(clientconn.Glance/2 - 1)
 		synctest.Wait()
 		if reads, _, _, _ := inner.counts(); reads != 0 {
-			t.Errorf("it has begun after %v", time.Since(start))
+			t.Error("the look has begun early")
 		}
 		time.Sleep(clientconn.Glance/2 + 1)
 		synctest.Wait()
 		if reads, _, _, _ := inner.counts(); reads != 1 {
-			t.Errorf("it has not begun after %v", time.Since(start))
+			t.Error("the look has not begun")
+		}
+		if ctx.Err() != nil {
+			t.Error("the context has ended with its client there")
 		}
 		_ = peer.Close()
-		if err := <-done; !errors.Is(err, io.EOF) {
-			t.Errorf("Read = %v, want EOF", err)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("the context has not ended with its client gone")
 		}
 	})
+}
+
+// Only the first read of a byte is the server's.
+func TestOneReadReturnsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, peer := pipe(t)
+		background(t, conn)
+		time.AfterFunc(time.Second, func() { _, _ = peer.Write([]byte("x")) })
+		var p [1]byte
+		if n, err := conn.Read(p[:]); n != 1 || err != nil || p[0] != 'x' {
+			t.Errorf("the second Read = %d %q, %v, want x", n, p, err)
+		}
+	})
+}
+
+// What the look finds, or does not find, is there for the next read, and deadlines are
+// what they were.
+func TestLookLosesNothing(t *testing.T) {
+	for _, sent := range []time.Duration{0, clientconn.Glance / 4, clientconn.Glance * 2, clientconn.Glance * 4} {
+		for _, asked := range []time.Duration{clientconn.Glance / 8, clientconn.Glance * 3} {
+			synctest.Test(t, func(t *testing.T) {
+				conn, _, peer := pipe(t)
+				ctx := background(t, conn)
+				time.AfterFunc(sent, func() { _, _ = peer.Write([]byte("request")) })
+				time.Sleep(asked)
+				_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+				p := make([]byte, 7)
+				if _, err := io.ReadFull(conn, p); err != nil || string(p) != "request" {
+					t.Errorf("sent after %v, asked after %v: %q, %v", sent, asked, p, err)
+				}
+				start := time.Now()
+				_ = conn.SetReadDeadline(start.Add(time.Second))
+				if err := read(conn); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
+					t.Errorf("a read without an answer = %v after %v", err, time.Since(start))
+				}
+				if ctx.Err() != nil {
+					t.Error("the context has ended with its client there")
+				}
+				glance(t, conn)
+			})
+		}
+	}
+}
+
+// A deadline that is set while the client is looked for is one of the look, too.
+func TestDeadlineOfALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, _ := pipe(t)
+		ctx := background(t, conn)
+		start := time.Now()
+		_ = conn.SetReadDeadline(start.Add(time.Second))
+		time.Sleep(time.Second / 2)
+		_ = conn.SetReadDeadline(start.Add(2 * time.Second))
+		<-ctx.Done()
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("the look has ended after %v, want 2s", took)
+		}
+	})
+}
+
+// A closed connection is not looked at, and its context ends.
+func TestCloseEndsTheContext(t *testing.T) {
+	for _, after := range []time.Duration{0, clientconn.Glance * 2} {
+		synctest.Test(t, func(t *testing.T) {
+			conn, inner, _ := pipe(t)
+			ctx := background(t, conn)
+			time.Sleep(after)
+			_ = conn.Close()
+			synctest.Wait()
+			if ctx.Err() == nil {
+				t.Errorf("after %v: the context of a closed connection has not ended", after)
+			}
+			before, _, _, _ := inner.counts()
+			time.Sleep(clientconn.Glance * 2)
+			if reads, _, _, _ := inner.counts(); reads != before {
+				t.Errorf("after %v: a closed connection was read", after)
+			}
+		})
+	}
 }
 
 // Many wait, and each of them for as long as the only one.
@@ -314,17 +414,18 @@ func TestEachWaitsForItself(t *testing.T) {
 			all.Go(func() {
 				defer func() { _, _ = conn.Close(), far.Close() }()
 				time.Sleep(time.Duration(i) * 7 * time.Millisecond)
-				quick := i%3 == 0
+				background(t, conn)
+				quick, rest := i%3 == 0, clientconn.Glance
 				if quick {
-					time.AfterFunc(clientconn.Glance/3, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
-				} else {
-					time.AfterFunc(clientconn.Glance+1, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+					rest = clientconn.Glance / 3
 				}
-				if err := readByte(conn); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("%d: Read = %v, want a timeout", i, err)
-				}
+				time.Sleep(rest + 1)
 				if reads, _, _, _ := inner.counts(); (reads == 0) != quick {
 					t.Errorf("%d: %d reads, quick: %v", i, reads, quick)
+				}
+				time.AfterFunc(1, func() { _, _ = far.Write([]byte("x")) })
+				if err := read(conn); err != nil {
+					t.Errorf("%d: Read = %v", i, err)
 				}
 			})
 		}

@@ -19,11 +19,8 @@ type deadline struct {
 	calls  int     // of the connection that are under way
 }
 
-// want notes the deadline t. Only a call that it would be too late for is told.
-func (d *deadline) want(t time.Time) error {
-	at := instantOf(t)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// want notes the deadline. Only a call that it would be too late for is told. It needs mu.
+func (d *deadline) want(at instant) error {
 	d.wanted = at
 	if d.calls == 0 {
 		return nil
@@ -32,12 +29,17 @@ func (d *deadline) want(t time.Time) error {
 }
 
 // begin precedes a call of the connection. A deadline that cannot be set is no reason
-// not to try: the connection is closed, and the call says so.
+// not to try: the connection is closed, and the call says so. It needs mu.
 func (d *deadline) begin() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.calls++
 	_ = d.tighten()
+}
+
+// interrupt fails the calls that are under way, for who does not ask whether to repeat
+// them. It needs mu.
+func (d *deadline) interrupt() {
+	d.armed = past
+	_ = d.set(past.time())
 }
 
 // again follows a call of the connection, and reports whether it is to be repeated,
@@ -45,6 +47,11 @@ func (d *deadline) begin() {
 func (d *deadline) again(err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.repeats(err)
+}
+
+// repeats is again for who has mu.
+func (d *deadline) repeats(err error) bool {
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && d.wanted > now() {
 		if d.armed == d.wanted {
 			return true // somebody else has armed it

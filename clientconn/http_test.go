@@ -48,6 +48,7 @@ func serve(t *testing.T, handler http.HandlerFunc, overTLS bool) (*httptest.Serv
 	server.Config.ReadTimeout = 10 * time.Second
 	server.Config.WriteTimeout = time.Minute
 	server.Config.IdleTimeout = 2 * time.Minute
+	server.Config.ConnContext = clientconn.ConnContext
 	if overTLS {
 		server.StartTLS()
 	} else {
