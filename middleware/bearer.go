@@ -48,25 +48,3 @@ func bearerToken(header http.Header) (string, error) {
 	}
 	return token, nil
 }
-
-// isToken reports whether text is a token of RFC 9110 §5.6.2.
-func isToken(text string) bool {
-	for i := range len(text) {
-		if !isAlphanumeric(text[i]) && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(text[i])) {
-			return false
-		}
-	}
-	return text != ""
-}
-
-// isB64Token reports whether text is a b64token of RFC 6750 §2.1:
-// 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
-func isB64Token(text string) bool {
-	text = strings.TrimRight(text, "=")
-	for i := range len(text) {
-		if !isAlphanumeric(text[i]) && !strings.ContainsRune("-._~+/", rune(text[i])) {
-			return false
-		}
-	}
-	return text != ""
-}

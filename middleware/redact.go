@@ -36,20 +36,19 @@ func secretsOf(r *http.Request, found secrets) secrets {
 // cutWord splits line behind its first word, which may be empty.
 func cutWord(line string) (word, rest string) {
 	for i := range len(line) {
-		if isSeparator(line[i]) {
+		if is(line[i], separator) {
 			return line[:i], line[i+1:]
 		}
 	}
 	return line, ""
 }
 
-func isSeparator(c byte) bool {
-	return c == ' ' || c == '\t' || c == ',' || c == '"'
-}
-
 // clean returns text without the secrets, without anything else that looks
 // like a token or a client secret of ours, and with at most limit bytes.
 func (s secrets) clean(text string, limit int) string {
+	if len(text) < len("sgt_") { // the least that anything below looks for
+		return text
+	}
 	for _, secret := range s {
 		text = strings.ReplaceAll(text, secret, redacted)
 	}
@@ -93,18 +92,17 @@ func hideWords(text string) string {
 // says no to has no secret: neither one of our prefixes, nor an encoded byte, nor
 // as many letters and digits in a row.
 func mayHoldToken(text string) bool {
-	run := 0
+	begin := 0 // of the run
 	for i := range len(text) {
 		c := text[i]
 		switch {
-		case isAlphanumeric(c):
-			if run++; run >= secretRun || c == 's' && strings.HasPrefix(text[i:], "sg") {
+		case !is(c, alphanumeric):
+			if c == '%' {
 				return true
 			}
-		case c == '%':
+			begin = i + 1
+		case i-begin >= secretRun-1, c == 'g' && i > begin && text[i-1] == 's':
 			return true
-		default:
-			run = 0
 		}
 	}
 	return false

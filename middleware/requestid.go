@@ -36,10 +36,6 @@ func isRequestID(name string) bool {
 	return name != "" && len(name) <= maxRequestID
 }
 
-func isAlphanumeric(c byte) bool {
-	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
-}
-
 // peer returns the address at the other end of the connection of r.
 func peer(r *http.Request) netip.Addr {
 	address, err := netip.ParseAddrPort(r.RemoteAddr)

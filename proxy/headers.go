@@ -23,6 +23,17 @@ const (
 	headerTracestate     = "Tracestate"
 )
 
+// common reports whether name is one of those that are in nearly every message and may
+// pass in both directions. It is only quicker than to find that out.
+func common(name string) bool {
+	switch name {
+	case "Accept", "Accept-Encoding", "Accept-Language", "Accept-Ranges", "Cache-Control", "Content-Encoding", "Content-Type",
+		"Date", "Etag", "Expires", "Last-Modified", "Server", "Set-Cookie", "User-Agent", "Vary":
+		return true
+	}
+	return false
+}
+
 // usual reports whether name is spelled with letters, digits and dashes only.
 func usual(name string) bool {
 	for i := range len(name) {
@@ -43,6 +54,9 @@ func hopByHop(name string) bool { return slices.Contains(fields.HopByHop[:], nam
 // where the request to the service needs one, it gets its own. Authorization and
 // Tracestate are decided about elsewhere.
 func mayAsk(name string, trusted bool) bool {
+	if common(name) {
+		return true
+	}
 	switch fields.KindOf(name) {
 	case fields.Ordinary:
 		return !hopByHop(name)
@@ -58,7 +72,7 @@ func mayAsk(name string, trusted bool) bool {
 // request by another name, or say other places to be found at (RFC 7838), where no
 // gateway is.
 func mayAnswer(name string) bool {
-	return fields.KindOf(name) != fields.Identity && name != "Alt-Svc" && !hopByHop(name)
+	return common(name) || fields.KindOf(name) != fields.Identity && name != "Alt-Svc" && !hopByHop(name)
 }
 
 // cleanAnswer removes from list, which it changes, what a service may not say to the

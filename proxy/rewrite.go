@@ -25,10 +25,10 @@ func (f *flight) compose() {
 	if f.upgrading() {
 		list = append(list, http1.Field{Name: "Connection", Value: "Upgrade"}, http1.Field{Name: "Upgrade", Value: f.request.Header["Upgrade"][0]})
 	}
+	list = appendTrace(list, f.request.Header, f.exchange.RequestID)
 	list = appendForwarded(list, f.request, f.exchange)
 	list = appendIdentity(list, f.exchange)
-	list = appendTrace(list, f.request.Header, f.exchange.RequestID)
-	slices.SortStableFunc(list, func(a, b http1.Field) int { return strings.Compare(a.Name, b.Name) })
+	sortFields(list)
 	*f.list = list
 	f.outgoing = http1.Request{
 		Method: f.request.Method, Query: f.request.URL.RawQuery, HasQuery: f.request.URL.ForceQuery,
@@ -37,6 +37,22 @@ func (f *flight) compose() {
 	if f.body != nil {
 		f.outgoing.Body, f.outgoing.Length = f.body, f.request.ContentLength
 		f.outgoing.Expect = names(f.request.Header["Expect"], "100-continue")
+	}
+}
+
+// sortFields puts fields into the order of their names, and leaves those with the same name
+// as they are. There are few, and those of the gateway come in order, so it inserts one after
+// the other; a client that sends hundreds is not to make that dear.
+func sortFields(list []http1.Field) {
+	const few = 32
+	if len(list) > few {
+		slices.SortStableFunc(list, func(a, b http1.Field) int { return strings.Compare(a.Name, b.Name) })
+		return
+	}
+	for i := 1; i < len(list); i++ {
+		for j := i; j > 0 && list[j].Name < list[j-1].Name; j-- {
+			list[j], list[j-1] = list[j-1], list[j]
+		}
 	}
 }
 
@@ -151,6 +167,6 @@ func appendIdentity(list []http1.Field, x *exchange.Exchange) []http1.Field {
 	return append(list,
 		http1.Field{Name: headerClient, Value: x.Token.Client},
 		http1.Field{Name: headerScope, Value: x.Token.Scope.String()},
-		http1.Field{Name: headerTokenID, Value: x.TokenID},
-		http1.Field{Name: headerTokenExpires, Value: x.Token.ExpiresAt.UTC().Format(time.RFC3339)})
+		http1.Field{Name: headerTokenExpires, Value: x.Token.ExpiresAt.UTC().Format(time.RFC3339)},
+		http1.Field{Name: headerTokenID, Value: x.TokenID})
 }

@@ -95,15 +95,16 @@ func (f *flight) mayResend(err error) bool {
 // report tells the replica of the attempt how it did. status is that of its answer.
 func (f *flight) report(status int, err error) {
 	a := &f.attempt
-	now := f.pool.now()
 	switch reason := f.blameOf(status, err); reason {
 	case good:
-		a.replica.health.succeeded(now, a.probe)
+		if a.replica.health.troubled.Load() { // else it is nothing new, and spares the clock
+			a.replica.health.succeeded(f.pool.now(), a.probe)
+		}
 	case nobody:
 		a.replica.health.abandoned(a.probe)
 	default:
 		a.replica.failures.Add(1)
-		a.replica.health.failed(now, a.probe, a.alone, reason)
+		a.replica.health.failed(f.pool.now(), a.probe, a.alone, reason)
 	}
 }
 

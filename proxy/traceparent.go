@@ -1,8 +1,9 @@
 package proxy
 
 import (
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 
@@ -58,16 +59,21 @@ func appendTrace(list []http1.Field, in http.Header, requestID string) []http1.F
 	return append(list, http1.Field{Name: headerTraceparent, Value: newTrace(requestID)})
 }
 
-// newTrace returns a traceparent that begins a trace.
+// newTrace returns a traceparent that begins a trace. Its names are no secrets, so the
+// generator of the runtime does, which is seeded by the system.
 func newTrace(requestID string) string {
-	var random [24]byte
-	_, _ = rand.Read(random[:]) // since Go 1.24 it never returns an error
 	text := append(make([]byte, 0, traceparentSize), "00-"...)
 	if len(requestID) == 32 && isLowerHex(requestID) && !isZero(requestID) {
 		text = append(text, requestID...)
 	} else {
-		text = hex.AppendEncode(text, random[:16])
+		text = appendName(appendName(text))
 	}
-	text = hex.AppendEncode(append(text, '-'), random[16:])
+	text = appendName(append(text, '-'))
 	return string(append(text, "-01"...))
+}
+
+// appendName appends 64 random bits, which are not all zero, in hexadecimal.
+func appendName(text []byte) []byte {
+	bits := binary.NativeEndian.AppendUint64(make([]byte, 0, 8), max(rand.Uint64(), 1)) //nolint:gosec // see newTrace
+	return hex.AppendEncode(text, bits)
 }

@@ -51,11 +51,32 @@ func appendFields(list []Field, lines string) ([]Field, error) {
 		}
 		name, value, found := strings.Cut(line, ":")
 		value = strings.Trim(value, " \t")
-		if !found || !isToken(name) || !isValue(value) {
+		token, canonical := look(name)
+		if !found || !token || !isValue(value) {
 			return list, malformed("field", line)
 		}
-		list = append(list, Field{http.CanonicalHeaderKey(name), value})
+		if !canonical {
+			name = http.CanonicalHeaderKey(name)
+		}
+		list = append(list, Field{name, value})
 	}
+}
+
+// look reports whether name is a token, and whether it is spelled as
+// [http.CanonicalHeaderKey] would have it, as most are.
+func look(name string) (token, canonical bool) {
+	canonical, begins := true, true
+	for i := range len(name) {
+		c := name[i]
+		if kinds[c]&inToken == 0 {
+			return false, false
+		}
+		if begins && 'a' <= c && c <= 'z' || !begins && 'A' <= c && c <= 'Z' {
+			canonical = false
+		}
+		begins = c == '-'
+	}
+	return name != "", canonical
 }
 
 // cutLine returns the first of lines, without its end, and the others.
