@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"snowgate/clientconn"
+	"snowgate/nonblock"
 )
 
 // patientListener is a listener that takes all connections that wait before it
@@ -33,7 +34,7 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	if !l.retired.Load() {
 		conn, err := l.TCPListener.Accept()
 		if err == nil {
-			return clientconn.Wrap(conn, &l.waiters), nil
+			return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters), nil
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err
@@ -47,7 +48,7 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	if len(l.last) > 0 {
 		conn := l.last[0]
 		l.last = l.last[1:]
-		return clientconn.Wrap(conn, &l.waiters), nil
+		return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters), nil
 	}
 	fault = errors.Join(net.ErrClosed, fault, l.TCPListener.Close())
 	close(l.empty)

@@ -88,6 +88,7 @@ const (
 	oursUncached  = "snowgate, cache off"
 	oursBaseline  = "snowgate, baseline"
 	bareProxy     = "bare ReverseProxy"
+	floorProxy    = "floor of net/http"
 	nginxPlain    = "nginx"
 	nginxLuaRedis = "nginx + Lua + Redis"
 )
@@ -104,6 +105,7 @@ func contestants() []contestant {
 		{oursUncached, "the same with access log, and one Redis read", false, snowgateTarget(setup{env: off}, "/orders")},
 		{"snowgate, public route", "no token; header hygiene, access log, metrics", false, snowgateTarget(setup{}, "/open")},
 		{bareProxy, "nothing", false, bareTarget},
+		{floorProxy, "nothing, and knows no fault: see bench/floor", false, floorTarget},
 		{nginxPlain, "access log", false, nginxTarget("http", "PORT")},
 		{"HAProxy", "access log", false, haproxyTarget},
 		{nginxLuaRedis, "token in Redis, scope, identity headers; access log", false, luaTarget},
@@ -142,6 +144,12 @@ func snowgateTarget(o setup, path string) func(context.Context, *site) (*target,
 func bareTarget(ctx context.Context, s *site) (*target, error) {
 	return s.launch(ctx, func(port int) (program, error) {
 		return program{path: s.bare, args: []string{"-listen", address(port), "-upstream", "http://" + s.upstream}}, nil
+	})
+}
+
+func floorTarget(ctx context.Context, s *site) (*target, error) {
+	return s.launch(ctx, func(port int) (program, error) {
+		return program{path: s.floor, args: []string{"-listen", address(port), "-upstream", s.upstream}}, nil
 	})
 }
 

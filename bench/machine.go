@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +30,22 @@ func kernel() string {
 		return "?"
 	}
 	return unix.ByteSliceToString(name.Release[:])
+}
+
+// stolenTime returns for how long the host had given the gateway's processor to others since
+// the machine was started, 0 if that is not known.
+func stolenTime() time.Duration {
+	const tick = 10 * time.Millisecond // of USER_HZ, which is 100 everywhere
+	text, _ := os.ReadFile("/proc/stat")
+	for line := range strings.Lines(string(text)) {
+		columns := strings.Fields(line)
+		if len(columns) < 9 || columns[0] != fmt.Sprintf("cpu%d", gatewayCore) {
+			continue
+		}
+		ticks, _ := strconv.ParseInt(columns[8], 10, 64)
+		return time.Duration(ticks) * tick
+	}
+	return 0
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)

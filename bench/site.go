@@ -31,6 +31,7 @@ type site struct {
 	upstream  string // host:port
 	gateway   string // path of the binary under test
 	bare      string // path of the bare reverse proxy
+	floor     string // path of the program of that name
 	cert, key string // PEM files
 	running   []*process
 	free      []*process // each a Redis that no gateway uses
@@ -46,7 +47,7 @@ func openSite(ctx context.Context, gateway string) (*site, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // nothing in it is secret for longer than a run
 		return nil, err
 	}
-	s := &site{dir: dir, gateway: gateway, bare: filepath.Join(dir, "bare"),
+	s := &site{dir: dir, gateway: gateway, bare: filepath.Join(dir, "bare"), floor: filepath.Join(dir, "floor"),
 		cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
 	if err := s.open(ctx); err != nil {
 		s.close()
@@ -63,6 +64,9 @@ func (s *site) open(ctx context.Context) error {
 		}
 	}
 	if err := goBuild(ctx, ".", s.bare, "./bare"); err != nil {
+		return err
+	}
+	if err := goBuild(ctx, ".", s.floor, "./floor"); err != nil {
 		return err
 	}
 	if err := writeCertificate(s.cert, s.key); err != nil {

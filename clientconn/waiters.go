@@ -63,7 +63,8 @@ func (w *Waiters) sweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	came := w.conns
-	w.conns = append(stay, came...)
+	stay = append(stay, came...)
+	w.conns = stay
 	clear(came)
 	w.spare = came[:0]
 	if w.runs = len(w.conns) > 0; w.runs {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"snowgate/nonblock"
 )
 
 // turn is what a connection needs to be asked something.
@@ -56,15 +58,15 @@ func (c *conn) ask(request []byte, begin func()) (wrote int, err error) {
 // step does what can be done without waiting, and reports whether the turn is over.
 func (c *conn) step(fd uintptr) bool {
 	t := &c.turn
-	n, err := readNow(int(fd), c.buf)
+	n, err := nonblock.Read(fd, c.buf)
 	if t.asked {
 		switch {
 		case errors.Is(err, syscall.EAGAIN):
 			return false
+		case errors.Is(err, io.EOF):
+			t.err = err
 		case err != nil:
 			t.err = os.NewSyscallError("read", err)
-		case n == 0:
-			t.err = io.EOF
 		default:
 			c.r, c.w = 0, n
 		}
@@ -75,21 +77,17 @@ func (c *conn) step(fd uintptr) bool {
 		return true
 	}
 	t.asked = true
-	if t.wrote, t.err = c.net.Write(t.request); t.err != nil {
+	if t.wrote, err = nonblock.Write(fd, t.request); err != nil || t.wrote < len(t.request) {
+		// By the ordinary way, which waits.
+		var more int
+		more, t.err = c.net.Write(t.request[t.wrote:])
+		t.wrote += more
+	}
+	if t.err != nil {
 		return true
 	}
 	if t.begin != nil {
 		t.begin()
 	}
 	return false
-}
-
-// readNow reads what is there; if that is nothing, the error is EAGAIN.
-func readNow(fd int, p []byte) (int, error) {
-	for {
-		n, err := syscall.Read(fd, p)
-		if !errors.Is(err, syscall.EINTR) {
-			return n, err
-		}
-	}
 }

@@ -1,0 +1,42 @@
+//go:build unix
+
+package nonblock
+
+import (
+	"errors"
+	"io"
+	"syscall"
+)
+
+// Most is how many bytes are read or written without telling the scheduler; more take
+// a time that it should know of.
+const Most = 16 << 10
+
+// Read reads what is there into p, which must not be empty. If nothing is, the error is
+// [syscall.EAGAIN]; at the end of what the peer sends it is [io.EOF].
+func Read(fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := read(fd, p)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+// Write writes as much of p as is taken without waiting. If nothing is, the error is
+// [syscall.EAGAIN].
+func Write(fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := write(fd, p)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		return max(n, 0), err
+	}
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package nonblock
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// Conn is a TCP connection with the same behaviour as the one it wraps, whose Read and Write
+// are those of this package as long as they are about few bytes. It is safe for
+// concurrent use.
+type Conn struct {
+	*net.TCPConn
+
+	in, out side
+}
+
+// side is one direction of a connection.
+type side struct {
+	busy sync.Mutex                                    // held by the call that what follows is about
+	do   func(step func(fd uintptr) bool) error        // RawConn.Read or RawConn.Write
+	call func(fd uintptr, p []byte) (n int, err error) // Read or Write
+	all  bool                                          // not only what can be done at once
+	step func(fd uintptr) bool                         // side.go, made once
+	p    []byte
+	n    int   // of p that are done
+	err  error // by which it ended
+}
+
+// Wrap returns c as a Conn, or as it is if it is no TCP connection.
+func Wrap(c net.Conn) net.Conn {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return c
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return c // it is closed, and says so itself
+	}
+	conn := &Conn{TCPConn: tcp}
+	conn.in.do, conn.in.call = raw.Read, Read
+	conn.out.do, conn.out.call, conn.out.all = raw.Write, Write, true
+	conn.in.step, conn.out.step = conn.in.goOn, conn.out.goOn
+	return conn
+}
+
+// Read implements [net.Conn].
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 0 || len(p) > Most || !c.in.busy.TryLock() {
+		return c.TCPConn.Read(p)
+	}
+	n, err := c.in.run(p)
+	c.in.busy.Unlock()
+	return n, c.explain("read", err)
+}
+
+// Write implements [net.Conn].
+func (c *Conn) Write(p []byte) (int, error) {
+	if len(p) == 0 || len(p) > Most || !c.out.busy.TryLock() {
+		return c.TCPConn.Write(p)
+	}
+	n, err := c.out.run(p)
+	c.out.busy.Unlock()
+	return n, c.explain("write", err)
+}
+
+func (s *side) run(p []byte) (int, error) {
+	s.p, s.n, s.err = p, 0, nil
+	err := s.do(s.step)
+	if s.p = nil; s.err != nil {
+		err = s.err
+	}
+	return s.n, err
+}
+
+// goOn does what can be done without waiting, and reports whether the call is over.
+func (s *side) goOn(fd uintptr) bool {
+	for {
+		n, err := s.call(fd, s.p[s.n:])
+		s.n += n
+		switch {
+		case errors.Is(err, syscall.EAGAIN):
+			return false
+		case err != nil:
+			s.err = err
+			return true
+		case !s.all || s.n == len(s.p):
+			return true
+		}
+	}
+}
+
+// explain returns err as the connection itself would.
+func (c *Conn) explain(operation string, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	if told, ok := errors.AsType[*net.OpError](err); ok { // "raw-read" or "raw-write"
+		told.Op = operation
+		return told
+	}
+	return &net.OpError{Op: operation, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(operation, err)}
+}

@@ -1,0 +1,32 @@
+//go:build linux && !race && !msan && !asan
+
+package nonblock
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+func read(fd uintptr, p []byte) (int, error) {
+	if len(p) == 0 || len(p) > Most {
+		return syscall.Read(int(fd), p)
+	}
+	return call(syscall.SYS_READ, fd, p)
+}
+
+func write(fd uintptr, p []byte) (int, error) {
+	if len(p) == 0 || len(p) > Most {
+		return syscall.Write(int(fd), p)
+	}
+	return call(syscall.SYS_WRITE, fd, p)
+}
+
+// call is a system call with a buffer, of which the scheduler does not know. It must not
+// wait. The conversion is of the form that package unsafe allows for system calls.
+func call(number, fd uintptr, p []byte) (int, error) {
+	n, _, fault := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+	if fault != 0 {
+		return 0, fault
+	}
+	return int(n), nil
+}
