@@ -119,8 +119,11 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// wish has the client looked for after a while. It needs read.mu.
+// wish has the client looked for after a while, unless it is already. It needs read.mu.
 func (c *Conn) wish() {
+	if c.glance == looking { // requests that came together: nothing was read between them
+		return
+	}
 	c.glance, c.since = wished, c.waiters.tick.Load()
 	if !c.waits {
 		c.waits = true

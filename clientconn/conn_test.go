@@ -365,6 +365,33 @@ func TestLookLosesNothing(t *testing.T) {
 	}
 }
 
+// Requests that came together are served without a read between them. One look goes on for
+// all of them.
+func TestOneLookAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, inner, peer := pipe(t)
+		background(t, conn)
+		for range 3 {
+			time.Sleep(2 * clientconn.Glance)
+			glance(t, conn)
+		}
+		time.Sleep(2 * clientconn.Glance)
+		if reads, _, _, _ := inner.counts(); reads != 1 {
+			t.Errorf("%d looks", reads)
+		}
+		go func() { _, _ = peer.Write([]byte("request")) }()
+		synctest.Wait() // the look has taken a byte
+		glance := make([]byte, 1)
+		if n, err := conn.Read(glance); n != 1 || err != nil {
+			t.Errorf("a background read after the look = %d, %v, want what it has found", n, err)
+		}
+		p := make([]byte, 6)
+		if _, err := io.ReadFull(conn, p); err != nil || string(glance)+string(p) != "request" {
+			t.Errorf("%q and %q, %v", glance, p, err)
+		}
+	})
+}
+
 // A deadline that is set while the client is looked for is one of the look, too.
 func TestDeadlineOfALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
