@@ -34,7 +34,7 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	if !l.retired.Load() {
 		conn, err := l.TCPListener.Accept()
 		if err == nil {
-			return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters), nil
+			return l.wrap(conn), nil
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err
@@ -48,11 +48,16 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	if len(l.last) > 0 {
 		conn := l.last[0]
 		l.last = l.last[1:]
-		return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters), nil
+		return l.wrap(conn), nil
 	}
 	fault = errors.Join(net.ErrClosed, fault, l.TCPListener.Close())
 	close(l.empty)
 	return nil, fault
+}
+
+// wrap makes the connection of a client cheap.
+func (l *patientListener) wrap(conn net.Conn) net.Conn {
+	return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters)
 }
 
 // Retire ends the listening; it returns when Accept has handed out every

@@ -26,7 +26,7 @@ type side struct {
 	do   func(step func(fd uintptr) bool) error        // RawConn.Read or RawConn.Write
 	call func(fd uintptr, p []byte) (n int, err error) // Read or Write
 	all  bool                                          // not only what can be done at once
-	step func(fd uintptr) bool                         // side.go, made once
+	step func(fd uintptr) bool                         // side.goOn, made once
 	p    []byte
 	n    int   // of p that are done
 	err  error // by which it ended
