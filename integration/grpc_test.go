@@ -447,7 +447,7 @@ func grpcRevoked(t *testing.T, c *caller) {
 // TestGRPCStreamExpires is the same with a token that comes to its end.
 func TestGRPCStreamExpires(t *testing.T) {
 	t.Parallel()
-	c := newCaller(t, false, false, gatewaytest.NewClient("brief", "svc", "token_ttl: 1s"))
+	c := newCaller(t, false, false, gatewaytest.NewClient("brief", "svc", "token_ttl: 5s"))
 	stream := c.echoes(c.context(t), t)
 	if _, err := stream.Recv(); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("the stream of a token that expired ended with %v, want a failure", err)

@@ -342,12 +342,12 @@ func (s *site) wantScopeField(t *testing.T, tokens map[string]string) {
 
 // TestSecurityExpiry follows a token over its end: good before, never after.
 func TestSecurityExpiry(t *testing.T) {
-	brief := gatewaytest.NewClient("brief", "svc.use", "token_ttl: 1s")
-	reader := gatewaytest.NewClient("reader", "", "introspect: true")
-	s := newSite(t, bearerRoutes, brief, reader)
 	// slack covers the rounding of the expiry to milliseconds and the difference
 	// between the clock of the gateway and that of the test.
-	const ttl, slack = time.Second, 20 * time.Millisecond
+	const ttl, slack = 5 * time.Second, 20 * time.Millisecond
+	brief := gatewaytest.NewClient("brief", "svc.use", "token_ttl: "+ttl.String())
+	reader := gatewaytest.NewClient("reader", "", "introspect: true")
+	s := newSite(t, bearerRoutes, brief, reader)
 	asked := time.Now()
 	token := s.grant(brief)
 	answered := time.Now()
@@ -359,7 +359,7 @@ func TestSecurityExpiry(t *testing.T) {
 	if err != nil || expires.Before(asked.Add(ttl).Truncate(time.Second)) || expires.After(answered.Add(ttl)) {
 		t.Errorf("X-Snowgate-Token-Expires = %v %v, want about %v", expires, err, asked.Add(ttl))
 	}
-	gatewaytest.Eventually(t, 10*time.Second, "the token expires", func() bool {
+	gatewaytest.Eventually(t, ttl+20*time.Second, "the token expires", func() bool {
 		begin := time.Now()
 		got := s.Get("/canary", token)
 		end := time.Now()
