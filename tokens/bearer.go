@@ -107,10 +107,14 @@ func (b Bearer) signedBy(key *Key) bool {
 		return false
 	}
 	var head [tagOffset]byte
-	var tag [tagLength]byte
 	copy(head[:], b.text)
+	return sameTag(tagText(key, &head), b.tag())
+}
+
+// tag returns the tag that the token has, whether it is right or not.
+func (b Bearer) tag() (tag [tagLength]byte) {
 	copy(tag[:], b.text[tagOffset:])
-	return sameTag(tagText(key, &head), tag)
+	return tag
 }
 
 // String returns the token with everything but its id redacted.

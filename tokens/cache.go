@@ -11,15 +11,22 @@ import (
 )
 
 // entry is a token whose record was found, and whose secret was shown. There are
-// many, so each is small: 176 bytes besides what tokens have in common.
+// many, so each is small: 192 bytes besides what tokens have in common.
 type entry struct {
 	digest Digest
-	token  Token         // as it was issued
-	asked  time.Duration // since the cache was opened: just before the store was asked
-	epoch  uint64        // of the cache when the store was asked
+	tag    [tagLength]byte // that was verified with a secret of that digest
+	token  Token           // as it was issued
+	asked  time.Duration   // since the cache was opened: just before the store was asked
+	epoch  uint64          // of the cache when the store was asked
 
 	// granted is what the policy last made of the token.
 	granted atomic.Pointer[granted]
+}
+
+// shows reports, in constant time, whether b is the token that e was found for: the same
+// secret, whose digest is shown, and the same tag.
+func (e *entry) shows(b Bearer, digest Digest) bool {
+	return e.digest.Equal(digest) && sameTag(e.tag, b.tag())
 }
 
 // granted is what a client may use of a token, under one version of the policy.
@@ -105,6 +112,9 @@ func (c *cache) open(size int, ttl, further time.Duration, clock func() time.Tim
 	}
 	c.entries = otter.Must(&otter.Options[idgen.ID, *entry]{
 		MaximumSize: size,
+		// Notes of what was used are worked off by who has made the last of them, a few
+		// at a time; a goroutine for each few costs more.
+		Executor: func(work func()) { work() },
 		// Otter's clock is read once and is monotonic from then on. This only
 		// makes room: what decides is fresh.
 		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[idgen.ID, *entry]) time.Duration { return c.keep(e.Value) }),

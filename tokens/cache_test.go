@@ -37,10 +37,14 @@ func workerOf(id idgen.ID) (int64, bool) { return int64(id) >> 12 & 0x3ff, true 
 // lagging is a store whose answers are lag old when they arrive.
 type lagging struct {
 	tokens.Store
-	lag atomic.Int64
+	lag    atomic.Int64
+	panics atomic.Bool
 }
 
 func (l *lagging) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
+	if l.panics.Load() {
+		panic("the store is broken")
+	}
 	r, err := l.Store.Load(ctx, id)
 	select {
 	case <-time.After(time.Duration(l.lag.Load())):
@@ -295,7 +299,7 @@ func TestFirstUsesShareOneLookUp(t *testing.T) {
 		g := newGate(t, nil)
 		text, _ := g.issue(t, grant)
 		g.lagging.lag.Store(int64(100 * time.Millisecond))
-		// The one who asks first leaves first.
+		// The one who asks first leaves first, and another one asks again for all.
 		impatient, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -308,11 +312,30 @@ func TestFirstUsesShareOneLookUp(t *testing.T) {
 			wg.Go(func() { g.want(t, "use", text, "ok") })
 		}
 		time.Sleep(50 * time.Millisecond)
-		leave()
-		wg.Wait()
 		if g.loads() != 1 {
 			t.Errorf("%d loads for 501 callers, want 1", g.loads())
 		}
+		leave()
+		wg.Wait()
+		if g.loads() != 2 {
+			t.Errorf("%d loads when the one who read has left, want one more", g.loads())
+		}
+	})
+}
+
+// TestLookUpThatPanics leaves nobody waiting.
+func TestLookUpThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t, nil)
+		text, _ := g.issue(t, grant)
+		g.lagging.panics.Store(true)
+		func() {
+			defer func() { _ = recover() }()
+			_, err := g.Validate(t.Context(), text)
+			t.Errorf("Validate = %v, want a panic", err)
+		}()
+		g.lagging.panics.Store(false)
+		g.want(t, "afterwards", text, "ok")
 	})
 }
 

@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,94 +16,89 @@ import (
 const lookUpAttempts = 4
 
 // lookUps shares one read of the store among all who ask for the same token at
-// the same time.
+// the same time. Who asks first reads, the others wait.
 type lookUps struct {
 	mu     sync.Mutex
 	flying map[idgen.ID]*lookUp
-	ended  sync.WaitGroup
 }
 
 // lookUp is one read that is under way. It counts only for as long as it is the
 // one in the table: whatever makes its result doubtful takes it out.
 type lookUp struct {
-	epoch   uint64        // of the cache, before the store was asked
-	done    chan struct{} // closed when what follows is set
-	entry   *entry        // nil if err is set
+	epoch uint64        // of the cache, before the store was asked
+	done  chan struct{} // closed when what follows is set; nil until somebody waits: guarded by lookUps.mu
+
+	entry   *entry // nil if err is set
 	err     error
 	current bool // nothing came between
-
-	callers int // who waits; guarded by lookUps.mu
-	cancel  context.CancelFunc
+	left    bool // who was reading has gone, and err says nothing about the store
 }
 
 // lookUp returns the record of b from the store. The caller's cancellation fails
-// nobody else, and a revocation that comes while the store is asked makes it ask
-// again.
+// nobody else: another one who waits reads then. A revocation that comes while
+// the store is asked makes it ask again.
 func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (*entry, error) {
-	for range lookUpAttempts {
-		f := s.join(ctx, b.ID(), digest)
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			s.leave(b.ID(), f)
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	for attempt := 0; attempt < lookUpAttempts; {
+		f, waits := s.join(b.ID())
+		if waits == nil {
+			s.read(ctx, b, f, digest)
+		} else {
+			select {
+			case <-waits:
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+			}
+			if f.left {
+				continue
+			}
 		}
 		if f.err != nil || f.current {
 			return f.entry, f.err
 		}
+		attempt++
 	}
 	return nil, fmt.Errorf("%w: revocations keep coming between", ErrUnavailable)
 }
 
-// join returns the read of id that is under way, or begins one.
-func (s *Service) join(ctx context.Context, id idgen.ID, digest Digest) *lookUp {
+// join returns the read of id that is under way and what is closed at its end, or
+// a new one, and nil, which is for the caller to carry out.
+func (s *Service) join(id idgen.ID) (f *lookUp, waits <-chan struct{}) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
 	if f := s.lookUps.flying[id]; f != nil {
-		f.callers++
-		return f
+		if f.done == nil {
+			f.done = make(chan struct{})
+		}
+		return f, f.done
 	}
-	// It has a budget of its own, and ends early only when nobody waits for it.
-	ctx, cancel := s.bounded(context.WithoutCancel(ctx))
-	ctx, leave := context.WithCancel(ctx)
-	f := &lookUp{epoch: s.cache.epoch.Load(), done: make(chan struct{}), callers: 1, cancel: leave}
+	f = &lookUp{epoch: s.cache.epoch.Load()}
 	s.lookUps.flying[id] = f
-	s.lookUps.ended.Go(func() {
-		defer cancel()
-		defer leave()
-		s.read(ctx, id, f, digest)
-	})
-	return f
-}
-
-// leave tells that a caller does not wait for f any longer.
-func (s *Service) leave(id idgen.ID, f *lookUp) {
-	s.lookUps.mu.Lock()
-	defer s.lookUps.mu.Unlock()
-	f.callers--
-	if f.callers > 0 {
-		return
-	}
-	f.cancel()
-	if s.lookUps.flying[id] == f {
-		delete(s.lookUps.flying, id)
-	}
+	return f, nil
 }
 
 // read asks the store on behalf of everybody who waits for f.
-func (s *Service) read(ctx context.Context, id idgen.ID, f *lookUp, digest Digest) {
-	defer close(f.done)
+func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) {
+	f.left = true // also if this panics
+	defer s.landed(b.ID(), f, digest)
 	asked := time.Now()
-	record, err := s.cfg.Store.Load(ctx, id)
+	record, err := s.cfg.Store.Load(ctx, b.ID())
 	if err != nil {
-		f.err = err
-	} else {
-		f.entry = &entry{digest: record.Digest, token: record.Token, asked: asked.Sub(s.cache.opened), epoch: f.epoch}
-		f.entry.token.IssuedAt = s.cfg.MintTime(id)
-		f.entry.token.share()
+		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled)
+		return
 	}
+	f.entry = &entry{digest: record.Digest, tag: b.tag(), token: record.Token, asked: asked.Sub(s.cache.opened), epoch: f.epoch}
+	f.entry.token.IssuedAt = s.cfg.MintTime(b.ID())
+	f.entry.token.share()
+	f.left = false
+}
+
+// landed ends f, which has read id for who knows digest.
+func (s *Service) landed(id idgen.ID, f *lookUp, digest Digest) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
+	if f.done != nil {
+		defer close(f.done)
+	}
 	if s.lookUps.flying[id] != f {
 		return
 	}
@@ -112,7 +108,7 @@ func (s *Service) read(ctx context.Context, id idgen.ID, f *lookUp, digest Diges
 	}
 	// Under the lock, so that a revocation comes either before, and has taken f
 	// out, or after, and drops the entry.
-	if err == nil && record.Digest.Equal(digest) {
+	if f.entry != nil && f.entry.digest.Equal(digest) {
 		s.cache.put(id, f.entry)
 	}
 }

@@ -46,7 +46,6 @@ func NewService(cfg Config) *Service {
 // are watched are not cut. Nothing may be asked of the service afterwards.
 func (s *Service) Close() {
 	s.watches.close()
-	s.lookUps.ended.Wait()
 	s.cache.close()
 }
 

@@ -43,7 +43,13 @@ func (s *Service) ValidateFrom(ctx context.Context, text string, addr netip.Addr
 }
 
 func (s *Service) validate(ctx context.Context, text string, addr netip.Addr) (*Token, error) {
-	bearer, origin, err := s.authentic(ctx, text)
+	bearer, err := ParseBearer(text)
+	if err != nil {
+		return nil, err
+	}
+	digest := bearer.Digest()
+	known := s.cache.get(bearer.ID())
+	origin, err := s.originOf(ctx, bearer, known != nil && known.shows(bearer, digest))
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +62,6 @@ func (s *Service) validate(ctx context.Context, text string, addr netip.Addr) (*
 	if ground == none {
 		return nil, errUnconfirmed
 	}
-	digest := bearer.Digest()
-	known := s.cache.get(bearer.ID())
 	hit := known != nil && s.cache.fresh(known, now)
 	s.cfg.Decisions.CacheLookup(hit)
 	if hit {
@@ -72,15 +76,24 @@ func (s *Service) authentic(ctx context.Context, text string) (Bearer, Origin, e
 	if err != nil {
 		return Bearer{}, Origin{}, err
 	}
-	origin := Origin{Minted: s.cfg.MintTime(bearer.ID())}
-	if err := s.cfg.Keys.Verify(ctx, bearer, origin.Minted); err != nil {
-		return Bearer{}, Origin{}, err
+	origin, err := s.originOf(ctx, bearer, false)
+	return bearer, origin, err
+}
+
+// originOf returns what the id of b tells, once its tag is verified. That is spared
+// if it is seen to be the one that was verified before.
+func (s *Service) originOf(ctx context.Context, b Bearer, seen bool) (Origin, error) {
+	origin := Origin{Minted: s.cfg.MintTime(b.ID())}
+	if !seen {
+		if err := s.cfg.Keys.Verify(ctx, b, origin.Minted); err != nil {
+			return Origin{}, err
+		}
 	}
 	var ok bool
-	if origin.Worker, ok = s.cfg.Worker(bearer.ID()); !ok {
-		return Bearer{}, Origin{}, ErrWorker
+	if origin.Worker, ok = s.cfg.Worker(b.ID()); !ok {
+		return Origin{}, ErrWorker
 	}
-	return bearer, origin, nil
+	return origin, nil
 }
 
 // plausible refuses tokens that no gateway can have issued, or that nobody can
