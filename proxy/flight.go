@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"snowgate/exchange"
@@ -42,8 +43,9 @@ type flight struct {
 	mu       sync.Mutex // guards answered and, until then, the header of writer
 	answered bool       // the header of the answer has come
 
-	life     sync.Mutex // guards what follows
-	reason   error      // why the exchange was given up; nil: it goes on
+	life     sync.Mutex  // guards what follows
+	reason   error       // why the exchange was given up; nil: it goes on
+	quit     atomic.Bool // there is a reason; read without the lock
 	call     *http1.Call
 	ctx      context.Context //nolint:containedctx // of this exchange; see context
 	cancel   context.CancelCauseFunc
@@ -153,6 +155,7 @@ func (f *flight) giveUp(reason error) {
 	f.life.Lock()
 	if f.reason == nil {
 		f.reason = reason
+		f.quit.Store(true)
 	}
 	call, cancel := f.call, f.cancel
 	f.life.Unlock()
@@ -166,10 +169,14 @@ func (f *flight) giveUp(reason error) {
 
 // givenUp returns why the exchange was given up, nil if it goes on.
 func (f *flight) givenUp() error {
+	if !f.quit.Load() && f.request.Context().Err() == nil {
+		return nil
+	}
 	f.life.Lock()
 	defer f.life.Unlock()
-	if f.reason == nil && f.request.Context().Err() != nil {
+	if f.reason == nil {
 		f.reason = context.Cause(f.request.Context())
+		f.quit.Store(true)
 	}
 	return f.reason
 }

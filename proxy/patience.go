@@ -29,9 +29,9 @@ type waiting interface {
 // long to answer, which does not count the time in which the gateway waits for
 // the client instead, and for the exchange as a whole to last, and to become a long one.
 //
-// The timer is set as seldom as possible. It may fire too early, and then looks
-// for how long it has to go on. So it costs a short exchange no more than to be
-// set and stopped.
+// The timer is set as seldom as possible, and stopped only if it would run for
+// long. It may fire too early, and then looks for how long it has to go on. So it costs a
+// short exchange nothing if its patience has served another one a moment ago.
 type patience struct {
 	lender *patiences
 	limit  time.Duration // for the service
@@ -47,8 +47,8 @@ type patience struct {
 	ended    bool
 }
 
-// patiences lends timers. One that is lent again may fire as it was set before, which is
-// no more than too early.
+// patiences lends timers. One that is lent again fires as it was set before, if that is not too
+// late.
 type patiences struct{ pool sync.Pool }
 
 // lend begins to wait on behalf of owner. limit is for the service.
@@ -64,7 +64,7 @@ func (s *patiences) lend(limit time.Duration, owner waiting) *patience {
 
 func newPatience() *patience {
 	p := new(patience)
-	p.timer = time.AfterFunc(time.Hour, p.fire)
+	p.timer = time.AfterFunc(time.Hour, p.fire) // set by arm
 	return p
 }
 
@@ -75,7 +75,6 @@ func (p *patience) begin(limit time.Duration, owner waiting) {
 	p.limit, p.owner = limit, owner
 	p.deadline, p.lasts, p.becomes = now.Add(limit), now.Add(glance), now.Add(moment)
 	p.answered, p.ended = false, false
-	p.fires = time.Time{}
 	p.arm(now)
 }
 
@@ -83,11 +82,11 @@ func (p *patience) begin(limit time.Duration, owner waiting) {
 func (p *patience) fire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.fires = time.Time{}
 	if p.ended {
 		return
 	}
 	now := time.Now()
-	p.fires = time.Time{}
 	if isDue(p.lasts, now) {
 		p.lasts = time.Time{}
 		p.owner.lasting()
@@ -147,7 +146,10 @@ func (p *patience) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
-	p.timer.Stop()
+	if p.lasts.IsZero() { // else it fires within a glance
+		p.fires = time.Time{}
+		p.timer.Stop()
+	}
 }
 
 // giveBack lends the timer to others. Nobody may use p any more.
