@@ -31,7 +31,7 @@ import (
 type gateway struct {
 	cfg     config.Config
 	log     zerolog.Logger
-	access  zerolog.Logger // of the lines of requests; log until logTo is called
+	access  func(zerolog.Level, zerolog.LogObjectMarshaler) // takes the lines of requests; nil: log does
 	metrics *telemetry.Metrics
 
 	embedded *embedded.Server // nil with a Redis of its own
@@ -74,7 +74,6 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	g := &gateway{
 		cfg:     cfg,
 		log:     logger,
-		access:  logger,
 		metrics: telemetry.New(version, commit),
 		clients: clients.NewRegistry(cfg.TokenTTL),
 		router:  new(proxy.Router),
@@ -201,7 +200,8 @@ func (g *gateway) scopes() scope.List {
 // so that the metrics tell the listeners apart.
 func (g *gateway) observation(prefix string) middleware.Observation {
 	return middleware.Observation{
-		Log:            g.access,
+		Log:            g.log,
+		Later:          g.access,
 		TrustedProxies: g.cfg.TrustedProxies,
 		Record: func(route, method string, status int, d time.Duration) {
 			if route == "" {

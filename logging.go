@@ -18,9 +18,11 @@ import (
 type logs struct {
 	sink *logsink.Sink
 	// main is for what the gateway has to say of itself: a line is written when
-	// the call returns. access is for the lines of requests, which are written a
-	// little later, many at once.
-	main, access zerolog.Logger
+	// the call returns.
+	main zerolog.Logger
+	// access is for the lines of requests, which are made and written a little later,
+	// many at once.
+	access *logsink.Deferred
 }
 
 // openLog returns the logs that cfg asks for, written to stderr. They are closed
@@ -38,7 +40,9 @@ func (p *process) openLog(cfg config.Config) *logs {
 	sink := logsink.New(out, logsink.Options{})
 	p.log.Store(sink)
 	logger := zerolog.New(sink).Level(level).With().Timestamp().Logger()
-	return &logs{sink: sink, main: logger, access: logger.Output(sink.Batched())}
+	// The lines of requests say themselves what time it was.
+	access := sink.Deferred(zerolog.New(nil).Level(level), "request")
+	return &logs{sink: sink, main: logger, access: access}
 }
 
 // Close writes what has not been written yet.
@@ -55,7 +59,7 @@ func (p *process) flushLog() {
 // logTo makes the lines of requests go where l says, and the lines that are lost
 // there be counted.
 func (g *gateway) logTo(l *logs) {
-	g.access = l.access
+	g.access = l.access.Add
 	g.metrics.CollectLostLines(l.sink.Lost)
 }
 

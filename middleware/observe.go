@@ -26,6 +26,11 @@ const (
 type Observation struct {
 	// Log receives one line per request. The zero value logs nothing.
 	Log zerolog.Logger
+	// Later, if set, is told what to say in the line of a request, instead of Log: all but the
+	// message. [logsink.Deferred.Add] is one.
+	//
+	// [logsink.Deferred.Add]: https://pkg.go.dev/snowgate/logsink#Deferred.Add
+	Later func(level zerolog.Level, fields zerolog.LogObjectMarshaler)
 	// TrustedProxies are the peers whose X-Request-Id is believed and whose
 	// forwarding headers may be. Empty: nobody's.
 	TrustedProxies []netip.Prefix
@@ -55,9 +60,11 @@ func Observe(o Observation) func(http.Handler) http.Handler {
 			v.named[0] = x.RequestID
 			w.Header()["X-Request-Id"] = v.named[:]
 
+			v.request, v.start = r, start
 			aborted := true
 			defer func() {
-				o.finish(r, x, outcomeOf(x, &v.recorder, aborted), time.Since(start))
+				v.outcome, v.took = outcomeOf(x, &v.recorder, aborted), time.Since(start)
+				o.finish(v)
 			}()
 			next.ServeHTTP(&v.recorder, r.WithContext(&v.carrier))
 			aborted = false
@@ -70,6 +77,11 @@ type visit struct {
 	carrier  exchange.Carrier
 	recorder recorder
 	named    [1]string // the value of X-Request-Id
+
+	request *http.Request
+	start   time.Time
+	outcome outcome       // set at the end
+	took    time.Duration // set at the end
 }
 
 // outcome is how an answer ended.
@@ -110,35 +122,49 @@ func abortStatus(cause error) int {
 	}
 }
 
-func (o *Observation) finish(r *http.Request, x *exchange.Exchange, end outcome, took time.Duration) {
-	o.line(r, x, end, took)
+// finish has the access line written, and tells Record.
+func (o *Observation) finish(v *visit) {
+	level := v.level()
+	if o.Later != nil {
+		o.Later(level, v)
+	} else if e := o.Log.WithLevel(level); e.Enabled() {
+		v.say(e)
+		e.Msg("request")
+	}
 	if o.Record != nil {
-		o.Record(x.Route, methodLabel(r.Method), end.counted, took)
+		o.Record(v.carrier.Exchange.Route, methodLabel(v.request.Method), v.outcome.counted, v.took)
 	}
 }
 
-// line writes the access line.
-func (o *Observation) line(r *http.Request, x *exchange.Exchange, end outcome, took time.Duration) {
-	level := zerolog.InfoLevel
+// level returns that of the access line.
+func (v *visit) level() zerolog.Level {
 	switch {
-	case x.Quiet:
-		level = zerolog.DebugLevel
-	case end.counted >= http.StatusInternalServerError:
-		level = zerolog.ErrorLevel
+	case v.carrier.Exchange.Quiet:
+		return zerolog.DebugLevel
+	case v.outcome.counted >= http.StatusInternalServerError:
+		return zerolog.ErrorLevel
 	}
-	e := o.Log.WithLevel(level)
-	if !e.Enabled() {
-		return
-	}
+	return zerolog.InfoLevel
+}
+
+// MarshalZerologObject implements [zerolog.LogObjectMarshaler] for lines that are made later.
+func (v *visit) MarshalZerologObject(e *zerolog.Event) {
+	v.say(e)
+	e.Time(zerolog.TimestampFieldName, v.start.Add(v.took))
+}
+
+// say adds what the access line says to e, but for its time.
+func (v *visit) say(e *zerolog.Event) {
+	r, x, end := v.request, &v.carrier.Exchange, &v.outcome
 	var few [4]string // on the stack
-	hide := secretsOf(r, few[:0])
+	hide := secretsOf(r, x.Token != nil, few[:0])
 	e.Str("request_id", hide.clean(x.RequestID, maxRequestID)).
 		Str("method", hide.clean(r.Method, maxLoggedMethod)).
 		Str("path", hide.clean(loggedPath(r, x), maxLoggedTarget)).
 		Str("route", x.Route).
 		Int("status", end.sent).
 		Int("bytes", end.bytes).
-		Float64("duration_ms", float64(took.Microseconds())/1000)
+		Float64("duration_ms", float64(v.took.Microseconds())/1000)
 	if x.Peer.IsValid() {
 		var text [len("0000:0000:0000:0000:0000:0000:0000:0000%interface-name")]byte
 		e.Bytes("remote", x.Peer.AppendTo(text[:0]))
@@ -160,7 +186,6 @@ func (o *Observation) line(r *http.Request, x *exchange.Exchange, end outcome, t
 			e.Str("stack", hide.clean(p.stack, maxStack))
 		}
 	}
-	e.Msg("request")
 }
 
 func optional(e *zerolog.Event, key, value string) {

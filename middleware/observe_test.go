@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -294,4 +295,36 @@ func TestObserveRemote(t *testing.T) {
 			t.Errorf("with trusted proxies %v: Remote = %v, access line %v", trusted, caller, line)
 		}
 	}
+}
+
+// TestObserveLater: a line that is made later says the same, and the time at which the request
+// ended.
+func TestObserveLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said zerolog.LogObjectMarshaler
+		var level zerolog.Level
+		o := middleware.Observation{Later: func(l zerolog.Level, fields zerolog.LogObjectMarshaler) { level, said = l, fields }}
+		r := httptest.NewRequest("GET", "/orders/42", nil)
+		middleware.Observe(o)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(7 * time.Millisecond)
+			w.WriteHeader(http.StatusBadGateway)
+		})).ServeHTTP(httptest.NewRecorder(), r)
+		ended := time.Now()
+		time.Sleep(time.Hour)
+		var text bytes.Buffer
+		logger := zerolog.New(&text)
+		logger.WithLevel(level).EmbedObject(said).Msg("request")
+		var line map[string]any
+		if err := json.Unmarshal(text.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		delete(line, "request_id")
+		want := map[string]any{
+			"level": "error", "message": "request", "method": "GET", "path": "/orders/42", "route": "", "status": 502.0, "bytes": 0.0,
+			"duration_ms": 7.0, "remote": "192.0.2.1", "time": ended.Format(zerolog.TimeFieldFormat),
+		}
+		if diff := cmp.Diff(want, line); diff != "" {
+			t.Errorf("access line, -want +got\n%s", diff)
+		}
+	})
 }

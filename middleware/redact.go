@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"unicode/utf8"
+
+	"snowgate/tokens"
 )
 
 const redacted = "[redacted]"
@@ -17,8 +19,13 @@ const minSecret = 8
 type secrets []string
 
 // secretsOf appends to found the words of every Authorization and
-// Proxy-Authorization line of r that could be a credential.
-func secretsOf(r *http.Request, found secrets) secrets {
+// Proxy-Authorization line of r that could be a credential. judged tells that the
+// first of them names one that was found good. If that is a token of ours, clean hides
+// it without being told.
+func secretsOf(r *http.Request, judged bool, found secrets) secrets {
+	if judged && r.Header["Proxy-Authorization"] == nil && endsWithToken(r.Header["Authorization"]) {
+		return found
+	}
 	for _, name := range [...]string{"Authorization", "Proxy-Authorization"} {
 		for _, line := range r.Header[name] {
 			for line != "" {
@@ -31,6 +38,12 @@ func secretsOf(r *http.Request, found secrets) secrets {
 		}
 	}
 	return found
+}
+
+// endsWithToken reports whether the only one of lines ends with what looks like a token of ours.
+func endsWithToken(lines []string) bool {
+	return len(lines) == 1 && len(lines[0]) > tokens.Length &&
+		strings.HasPrefix(lines[0][len(lines[0])-tokens.Length:], tokens.Prefix)
 }
 
 // cutWord splits line behind its first word, which may be empty.
@@ -52,24 +65,19 @@ func (s secrets) clean(text string, limit int) string {
 	for _, secret := range s {
 		text = strings.ReplaceAll(text, secret, redacted)
 	}
-	return bound(hideParameter(hideTokens(text)), limit)
+	if mayHoldToken(text) {
+		text = hideParameter(hideWords(text))
+	}
+	return bound(text, limit)
 }
 
 // secretRun is how many base62 digits in a row may be the secret of a token, even
 // without anything around it.
 const secretRun = 43
 
-// hideTokens replaces every word that is, or once was, a token or a client
+// hideWords replaces every word that is, or once was, a token or a client
 // secret: also percent-encoded, cut in two by an encoded slash, or without its
 // prefix. A word is a run of letters, digits, underscores and encoded bytes.
-func hideTokens(text string) string {
-	if !mayHoldToken(text) {
-		return text
-	}
-	return hideWords(text)
-}
-
-// hideWords is hideTokens without the quick look.
 func hideWords(text string) string {
 	var b strings.Builder
 	for rest := text; rest != ""; {
@@ -90,18 +98,25 @@ func hideWords(text string) string {
 
 // mayHoldToken is a quick look that spares nearly all texts a slow one. What it
 // says no to has no secret: neither one of our prefixes, nor an encoded byte, nor
-// as many letters and digits in a row.
+// a parameter, nor as many letters and digits in a row.
 func mayHoldToken(text string) bool {
-	begin := 0 // of the run
-	for i := range len(text) {
-		c := text[i]
-		switch {
-		case !is(c, alphanumeric):
-			if c == '%' {
-				return true
-			}
-			begin = i + 1
-		case i-begin >= secretRun-1, c == 'g' && i > begin && text[i-1] == 's':
+	return strings.IndexByte(text, '%') >= 0 || strings.IndexByte(text, '=') >= 0 ||
+		strings.Contains(text, "sg") || mayHoldRun(text)
+}
+
+// mayHoldRun reports whether there is a run of [secretRun] letters and digits in text.
+// Every such run has one in a place whose number can be divided by its length, so only
+// those places are looked at, and what is around them.
+func mayHoldRun(text string) bool {
+	for i := secretRun - 1; i < len(text); i += secretRun {
+		begin, end := i, i
+		for begin >= 0 && is(text[begin], alphanumeric) {
+			begin--
+		}
+		for end < len(text) && is(text[end], alphanumeric) {
+			end++
+		}
+		if end-begin > secretRun {
 			return true
 		}
 	}
