@@ -3,7 +3,6 @@
 package nonblock
 
 import (
-	"errors"
 	"io"
 	"syscall"
 )
@@ -18,7 +17,7 @@ func Read(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := read(fd, p)
 		switch {
-		case errors.Is(err, syscall.EINTR):
+		case isErrno(err, syscall.EINTR):
 			continue
 		case err != nil:
 			return 0, err
@@ -34,9 +33,12 @@ func Read(fd uintptr, p []byte) (int, error) {
 func Write(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := write(fd, p)
-		if errors.Is(err, syscall.EINTR) {
+		if isErrno(err, syscall.EINTR) {
 			continue
 		}
 		return max(n, 0), err
 	}
 }
+
+// isErrno is [errors.Is] for what a system call returns, which is never wrapped.
+func isErrno(err error, number syscall.Errno) bool { return err == number } //nolint:errorlint // see above

@@ -84,7 +84,7 @@ func (s *side) goOn(fd uintptr) bool {
 		n, err := s.call(fd, s.p[s.n:])
 		s.n += n
 		switch {
-		case errors.Is(err, syscall.EAGAIN):
+		case isErrno(err, syscall.EAGAIN):
 			return false
 		case err != nil:
 			s.err = err

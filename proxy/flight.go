@@ -60,8 +60,11 @@ func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.E
 		exchange: x, route: route, token: x.Token, pool: at.pool,
 	}
 	one.patience = f.patiences.lend(route.Timeout, one)
-	// Deadlines of the server are for whole requests, and would cut streams.
-	_ = one.control.SetReadDeadline(time.Time{})
+	// Deadlines of the server are for whole requests, and would cut streams. Where there is
+	// no body, it has taken that for reading away itself, to look for the client.
+	if r.Body != nil && r.Body != http.NoBody || r.ProtoMajor == 2 {
+		_ = one.control.SetReadDeadline(time.Time{})
+	}
 	if r.ProtoMajor == 2 {
 		_ = one.control.SetWriteDeadline(time.Time{})
 	}

@@ -61,7 +61,7 @@ func (c *conn) step(fd uintptr) bool {
 	n, err := nonblock.Read(fd, c.buf)
 	if t.asked {
 		switch {
-		case errors.Is(err, syscall.EAGAIN):
+		case err == syscall.EAGAIN: //nolint:errorlint // as nonblock.Read returns it
 			return false
 		case errors.Is(err, io.EOF):
 			t.err = err
@@ -72,7 +72,7 @@ func (c *conn) step(fd uintptr) bool {
 		}
 		return true
 	}
-	if !errors.Is(err, syscall.EAGAIN) {
+	if err != syscall.EAGAIN { //nolint:errorlint // as nonblock.Read returns it
 		t.err = errStale
 		return true
 	}
