@@ -323,6 +323,26 @@ func TestFirstUsesShareOneLookUp(t *testing.T) {
 	})
 }
 
+// TestLookUpOfAHastyCaller: a deadline of one's own is no fault of the store.
+func TestLookUpOfAHastyCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t, func(c *tokens.Config) { c.Timeout = 0 })
+		text, _ := g.issue(t, grant)
+		g.lagging.lag.Store(int64(100 * time.Millisecond))
+		hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := g.Validate(hasty, text); !errors.Is(err, tokens.ErrUnavailable) {
+				t.Errorf("Validate of the hasty one = %v, want ErrUnavailable", err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() { g.want(t, "who has time", text, "ok") })
+		wg.Wait()
+	})
+}
+
 // TestLookUpThatPanics leaves nobody waiting.
 func TestLookUpThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -83,7 +83,8 @@ func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) 
 	asked := time.Now()
 	record, err := s.cfg.Store.Load(ctx, b.ID())
 	if err != nil {
-		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled)
+		// A deadline is that of the decision, which any other would meet too.
+		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && s.cfg.Timeout <= 0
 		return
 	}
 	f.entry = &entry{digest: record.Digest, tag: b.tag(), token: record.Token, asked: asked.Sub(s.cache.opened), epoch: f.epoch}
