@@ -6,8 +6,8 @@
 // breaks the next moment. The lines of requests are handed to [Sink.Batched],
 // which only notes them: they are written together, when there are many or after
 // a tenth of a second. What a line of a request is made of may be handed to a [Deferred]
-// instead, which makes some lines at a time: one after the other they cost a third of what
-// each costs by itself. All stay in the order in which they came.
+// instead, which makes some lines at a time: one after the other they cost less than each by
+// itself. All stay in the order in which they came.
 //
 // One goroutine writes; it sleeps while there is nothing to write. If nobody
 // reads what is written (a full pipe, a terminal that was stopped), the writing
