@@ -110,10 +110,10 @@ func mayHoldToken(text string) bool {
 func mayHoldRun(text string) bool {
 	for i := secretRun - 1; i < len(text); i += secretRun {
 		begin, end := i, i
-		for begin >= 0 && is(text[begin], alphanumeric) {
+		for begin >= 0 && isAlphanumeric(text[begin]) {
 			begin--
 		}
-		for end < len(text) && is(text[end], alphanumeric) {
+		for end < len(text) && isAlphanumeric(text[end]) {
 			end++
 		}
 		if end-begin > secretRun {

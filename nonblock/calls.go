@@ -40,5 +40,9 @@ func Write(fd uintptr, p []byte) (int, error) {
 	}
 }
 
+// MustWait reports whether err, of [Read] or [Write], says that nothing can be done without
+// waiting.
+func MustWait(err error) bool { return isErrno(err, syscall.EAGAIN) }
+
 // isErrno is [errors.Is] for what a system call returns, which is never wrapped.
 func isErrno(err error, number syscall.Errno) bool { return err == number } //nolint:errorlint // see above

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 )
 
 // Conn is a TCP connection with the same behaviour as the one it wraps, whose Read and Write
@@ -84,7 +83,7 @@ func (s *side) goOn(fd uintptr) bool {
 		n, err := s.call(fd, s.p[s.n:])
 		s.n += n
 		switch {
-		case isErrno(err, syscall.EAGAIN):
+		case MustWait(err):
 			return false
 		case err != nil:
 			s.err = err

@@ -62,13 +62,14 @@ func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.E
 	one.patience = f.patiences.lend(route.Timeout, one)
 	// Deadlines of the server are for whole requests, and would cut streams. Where there is
 	// no body, it has taken that for reading away itself, to look for the client.
-	if r.Body != nil && r.Body != http.NoBody || r.ProtoMajor == 2 {
+	hasBody := r.Body != nil && r.Body != http.NoBody
+	if hasBody || r.ProtoMajor == 2 {
 		_ = one.control.SetReadDeadline(time.Time{})
 	}
 	if r.ProtoMajor == 2 {
 		_ = one.control.SetWriteDeadline(time.Time{})
 	}
-	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
+	if hasBody && r.ContentLength != 0 {
 		one.body = one.newBody(r.Body)
 		if r.ProtoMajor == 1 {
 			// Else the server may swallow what is left of the body as soon as

@@ -61,7 +61,7 @@ func (c *conn) step(fd uintptr) bool {
 	n, err := nonblock.Read(fd, c.buf)
 	if t.asked {
 		switch {
-		case err == syscall.EAGAIN: //nolint:errorlint // as nonblock.Read returns it
+		case nonblock.MustWait(err):
 			return false
 		case errors.Is(err, io.EOF):
 			t.err = err
@@ -72,7 +72,7 @@ func (c *conn) step(fd uintptr) bool {
 		}
 		return true
 	}
-	if err != syscall.EAGAIN { //nolint:errorlint // as nonblock.Read returns it
+	if !nonblock.MustWait(err) {
 		t.err = errStale
 		return true
 	}
