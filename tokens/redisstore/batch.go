@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -15,10 +16,10 @@ import (
 const lanes = 2
 
 // batcher lets commands that many goroutines issue at once share round trips:
-// one that finds a lane free is sent at once and by itself, as without a
-// batcher; those that come while all lanes are taken wait, and go together with
-// the next one that gets free. The busier it is, the less a command costs. It is
-// safe for concurrent use.
+// one that finds a lane free is sent by itself, as without a batcher, unless there are
+// others that are about to come, which go with it; those that come while all lanes are
+// taken wait, and go together with the next one that gets free. The busier it is, the
+// less a command costs. It is safe for concurrent use.
 //
 // It is for one server. With a cluster, the slowest shard would hold up the
 // answers of all.
@@ -42,15 +43,24 @@ type waiter struct {
 // returns the error of cmd, which must not be looked at if ctx ended before.
 func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 	b.mu.Lock()
-	if b.taken < lanes {
+	leads := b.taken < lanes
+	if leads {
 		b.taken++
 		b.mu.Unlock()
-		defer b.leave()
-		return b.client.Process(ctx, cmd)
+		runtime.Gosched() // to those who are as far, and have not had their turn yet
+		b.mu.Lock()
+		if len(b.waiting) == 0 {
+			b.mu.Unlock()
+			defer b.leave()
+			return b.client.Process(ctx, cmd)
+		}
 	}
 	w := &waiter{cmd: cmd, done: make(chan struct{})}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
+	if leads {
+		b.leave()
+	}
 	select {
 	case <-w.done:
 		return cmd.Err()
@@ -73,6 +83,7 @@ func (b *batcher) leave() {
 func (b *batcher) run(batch []*waiter) {
 	for ; batch != nil; batch = b.take() {
 		b.send(batch)
+		runtime.Gosched() // to those who are about to come
 	}
 }
 
