@@ -19,7 +19,7 @@ func (g *gateway) background(ctx context.Context, port string) error {
 	}
 	run(g.monitor.Run)
 	run(g.watchConfig)
-	run(giveBack)
+	run(func(ctx context.Context) { giveBack(ctx, g.rested) })
 	if g.watcher != nil {
 		run(g.watcher.Run)
 	}

@@ -55,6 +55,7 @@ type gateway struct {
 	watcher   *docker.Watcher // nil: no routes are discovered
 	forwarder *proxy.Forwarder
 	drainer   *middleware.Drainer
+	rested    func() uint64 // how many connections have gone to rest
 	challenge problem.Challenge
 
 	certificate *certificate // nil: the public listener speaks no TLS

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -17,7 +18,7 @@ import (
 // already. The connections are those of clients: see [clientconn].
 type patientListener struct {
 	*net.TCPListener
-	waiters clientconn.Waiters
+	rest    *clientconn.Rest // where they are while nothing is asked on them
 	retired atomic.Bool
 	taken   bool          // last has been filled; used by Accept only
 	last    []net.Conn    // connections that waited when the listener retired
@@ -25,7 +26,9 @@ type patientListener struct {
 }
 
 func newPatientListener(inner *net.TCPListener) *patientListener {
-	return &patientListener{TCPListener: inner, empty: make(chan struct{})}
+	return &patientListener{
+		TCPListener: inner, rest: clientconn.NewRest(inner.Addr(), idleTimeout, restAfter), empty: make(chan struct{}),
+	}
 }
 
 // Accept returns the next connection. After Retire it returns those that waited
@@ -57,15 +60,17 @@ func (l *patientListener) Accept() (net.Conn, error) {
 
 // wrap makes the connection of a client cheap.
 func (l *patientListener) wrap(conn net.Conn) net.Conn {
-	return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters)
+	return l.rest.Wrap(nonblock.Wrap(conn))
 }
 
 // Retire ends the listening; it returns when Accept has handed out every
-// connection that waited. It must be called once, while somebody calls Accept.
-func (l *patientListener) Retire() {
+// connection that waited, and the rest every one that rested, the latter by the end of
+// ctx. It must be called once, while somebody calls Accept of both.
+func (l *patientListener) Retire(ctx context.Context) {
 	l.retired.Store(true)
 	if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // wakes up Accept
 		return // closed already
 	}
 	<-l.empty
+	l.rest.Retire(ctx)
 }

@@ -46,7 +46,7 @@ func TestRetireTakesWhatWaits(t *testing.T) {
 		}
 		served <- n
 	}()
-	l.Retire()
+	l.Retire(t.Context())
 	if n := <-served; n != waiting {
 		t.Errorf("%d connections were accepted, want %d", n, waiting)
 	}

@@ -25,6 +25,8 @@ const (
 	slackKept = 16 << 20
 	// quietTime without a collection is a time in which little is going on.
 	quietTime = 10 * time.Second
+	// restGain is about what is not needed any more for a connection that goes to rest.
+	restGain = 16 << 10
 )
 
 // manageMemory tells the garbage collector how much memory it may use: what the
@@ -102,13 +104,16 @@ func afterCollection(f func()) {
 
 // giveBack returns memory that is not needed any more to the system when little
 // is going on, as after a flood of connections, until ctx ends. By itself the
-// runtime keeps what it had at the peak for many minutes.
-func giveBack(ctx context.Context) {
-	before := gauges()
+// runtime keeps what it had at the peak for many minutes. rested returns how many
+// connections have gone to rest so far: what they leave behind no collection has seen.
+func giveBack(ctx context.Context, rested func() uint64) {
+	before, seen := gauges(), uint64(0)
 	for pause(ctx, quietTime) {
-		now := gauges()
-		if now[gcCycles] == before[gcCycles] && slack(now) > slackKept {
+		now, count := gauges(), rested()
+		if now[gcCycles] == before[gcCycles] && slack(now)+(count-seen)*restGain > slackKept {
+			runtime.GC() // what is in a sync.Pool survives the first
 			debug.FreeOSMemory()
+			seen = count
 		}
 		before = now
 	}

@@ -23,6 +23,9 @@ const (
 	// not take them. The proxy sets deadlines of its own.
 	writeTimeout = 60 * time.Second
 	idleTimeout  = 2 * time.Minute
+	// restAfter is how long nothing is asked on a connection before it costs next to
+	// nothing.
+	restAfter = 5 * time.Second
 	// headerBytes is where a header block gets 431. net/http adds 4 KiB of slack
 	// to what it is told.
 	headerBytes = 32<<10 - 4<<10
@@ -70,12 +73,16 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	streams, cutStreams := context.WithCancelCause(work)
 	defer cutStreams(nil)
 	patient := newPatientListener(public)
+	g.rested = patient.rest.Count
 	publicServer := g.newServer(streams, "public", g.publicHandler(g.forwarder))
 	g.speak(publicServer)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
 	g.announce(public, admin)
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	go func() { failed <- g.servePublic(publicServer, patient) }()
+	if g.certificate == nil { // with TLS, none goes to rest
+		go func() { failed <- publicServer.Serve(patient.rest) }()
+	}
 	if admin != nil {
 		go func() { failed <- adminServer.Serve(admin) }()
 	}
@@ -114,6 +121,7 @@ func (g *gateway) newServer(base context.Context, name string, handler http.Hand
 		ErrorLog:                     serverLog(g.log, name),
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ConnContext:                  clientconn.ConnContext,
+		ConnState:                    clientconn.ConnState,
 		Protocols:                    new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
@@ -153,7 +161,7 @@ func (g *gateway) leave(public *patientListener, server *http.Server, cutStreams
 	g.drainer.Start()
 	pause(deadline, g.cfg.Drain)
 
-	public.Retire()
+	public.Retire(deadline)
 	if err := g.settle(deadline); err != nil {
 		g.log.Warn().Int64("requests", g.drainer.Running()).Msg("requests that still run are cut")
 		cutStreams(errors.New("the gateway stops"))

@@ -17,11 +17,16 @@
 // All of this relies on net/http for its speed only. If that changes its ways, a Conn
 // still behaves like the connection it wraps, but for one thing that [io.Reader]
 // allows: see [Conn.Read].
+//
+// A connection on which nothing is asked takes the server about 20 KiB: two buffers, and
+// the stack of a goroutine that has been through a handler. [Rest] takes such connections
+// away from the server, and gives them back with the next request.
 package clientconn
 
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -50,6 +55,7 @@ type Conn struct {
 	over      sync.Cond // the look has ended
 	ahead     [1]byte   // what it found
 	found     bool      // it has found something that was not read yet
+	rester    rester
 }
 
 // glance is how far the look for the client has come.
@@ -64,8 +70,8 @@ const (
 // Wrap returns inner as a Conn of a server whose connections share w.
 func Wrap(inner net.Conn, w *Waiters) *Conn {
 	c := &Conn{Conn: inner, waiters: w}
-	c.read = deadline{wanted: never, armed: never, set: inner.SetReadDeadline}
-	c.write = deadline{wanted: never, armed: never, set: inner.SetWriteDeadline}
+	c.read = deadline{wanted: never, review: never, armed: never, set: inner.SetReadDeadline}
+	c.write = deadline{wanted: never, review: never, armed: never, set: inner.SetWriteDeadline}
 	c.over.L = &c.read.mu
 	return c
 }
@@ -87,6 +93,10 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 // background read, and whoever else does so reads again.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.read.mu.Lock()
+	if c.rester.gone {
+		c.read.mu.Unlock()
+		return 0, io.EOF
+	}
 	if len(p) == 1 && !c.found {
 		switch {
 		case c.unlimited && c.read.wanted == never && c.leave != nil:
@@ -109,14 +119,44 @@ func (c *Conn) Read(p []byte) (int, error) {
 		p[0] = c.ahead[0]
 		return 1, nil
 	}
+	c.read.review = c.restsAt(len(p))
 	c.read.begin()
 	c.read.mu.Unlock()
 	for {
 		n, err := c.Conn.Read(p)
-		if !c.read.again(err) {
-			return n, err
+		switch c.afterRead(p[:n], err) {
+		case goOn:
+			continue
+		case goToRest:
+			return 0, io.EOF
 		}
+		return n, err
 	}
+}
+
+// next is what follows an attempt to read.
+type next uint8
+
+const (
+	goBack   next = iota // to the caller, with what came
+	goOn                 // with another attempt
+	goToRest             // and tell the caller that the connection has ended
+)
+
+// afterRead judges an attempt to read that ended with got and err.
+func (c *Conn) afterRead(got []byte, err error) next {
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	if len(got) > 0 {
+		c.rester.look(got)
+	}
+	if err != nil && c.goesToRest(err) {
+		return goToRest
+	}
+	if c.read.repeats(err) {
+		return goOn
+	}
+	return goBack
 }
 
 // wish has the client looked for after a while, unless it is already. It needs read.mu.
@@ -141,6 +181,7 @@ func (c *Conn) visit(now uint64) bool {
 		return true
 	case c.glance == wished:
 		c.glance = looking
+		c.read.review = never
 		c.read.begin()
 		go c.look()
 	}
@@ -229,8 +270,15 @@ func (c *Conn) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Close implements [net.Conn].
+// Close implements [net.Conn]. A connection that has gone to rest is not closed: it is the
+// server's no more.
 func (c *Conn) Close() error {
+	if c.isAtRest() {
+		if c.leave != nil {
+			c.leave()
+		}
+		return nil
+	}
 	err := c.Conn.Close()
 	c.read.mu.Lock()
 	c.closed = true

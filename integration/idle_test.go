@@ -70,8 +70,9 @@ func wantFiles(t *testing.T, files uint64) {
 }
 
 // TestIdleConnections: 5,000 clients that have asked for something and keep their
-// connections cost memory and nothing else. They are closed when the gateway stops,
-// if not by idleTimeout, 2 minutes, before.
+// connections cost memory and nothing else; after 5 seconds less than the stack of a
+// goroutine that has served a request. They are closed when the gateway stops, if not by
+// idleTimeout, 2 minutes, before.
 func TestIdleConnections(t *testing.T) {
 	const idle = 5_000
 	most := 64 << 10 * gatewaytest.MemoryScale() // bytes for each
@@ -107,16 +108,28 @@ func TestIdleConnections(t *testing.T) {
 	if got := g.Get("/svc/x", token); got.StatusCode != http.StatusOK {
 		t.Errorf("a new client = %d, want 200", got.StatusCode)
 	}
-	for _, i := range []int{0, idle / 2, idle - 1} {
-		if status, err := clients[i].ask("/svc/x", token); status != http.StatusOK || err != nil {
-			t.Errorf("client %d after a while = %d, %v, want 200", i, status, err)
+	askSome := func() {
+		for _, i := range []int{0, idle / 2, idle - 1} {
+			if status, err := clients[i].ask("/svc/x", token); status != http.StatusOK || err != nil {
+				t.Errorf("client %d after a while = %d, %v, want 200", i, status, err)
+			}
 		}
 	}
+	askSome()
 	after := g.Memory()
 	t.Logf("%d idle connections: %.1f KB of memory for each", idle, float64(after-before)/idle/1024)
 	if after-before > idle*most {
 		t.Errorf("memory grew from %d to %d MB, want %d KB for each connection at most", before>>20, after>>20, most>>10)
 	}
+	stacks := func() int64 { return int64(g.Metrics()["go_memstats_stack_inuse_bytes"]) }
+	least := int64(8 << 10) // of who has served; the race detector takes about twice as much
+	if raceDetector {
+		least *= 2
+	}
+	awake := stacks()
+	gatewaytest.Eventually(t, 60*time.Second, "the connections go to rest", func() bool { return stacks() < idle*least*3/4 })
+	t.Logf("stacks at first %.1f KB, at rest %.1f KB for each", float64(awake)/idle/1024, float64(stacks())/idle/1024)
+	askSome()
 	g.Signal(syscall.SIGTERM)
 	if code := g.Wait(); code != 0 {
 		t.Errorf("the gateway ends with %d, want 0", code)
