@@ -35,6 +35,7 @@ type flight struct {
 
 	failing  bool      // fail was called
 	flushed  bool      // nothing of the answer waits to be sent
+	allowed  bool      // a deadline for writing was looked at, and little was written since
 	resent   bool      // the request was sent twice
 	writable time.Time // when a deadline for writing was last set
 
@@ -227,10 +228,15 @@ func (f *flight) WriteHeader(status int) {
 	f.writer.WriteHeader(status)
 }
 
+// littleWritten is how much net/http only notes when it is written, in bytes, unless it has
+// noted as much before.
+const littleWritten = 2 << 10
+
 // Write implements [http.ResponseWriter]. A client that takes nothing for too long is
 // given up.
 func (f *flight) Write(p []byte) (int, error) {
 	f.allowWrite()
+	f.allowed = len(p) <= littleWritten
 	f.flushed = false
 	n, err := f.writer.Write(p)
 	f.blameClient(err)
@@ -242,7 +248,10 @@ func (f *flight) FlushError() error {
 	if f.flushed {
 		return nil
 	}
-	f.allowWrite()
+	if !f.allowed {
+		f.allowWrite()
+	}
+	f.allowed = false
 	err := f.control.Flush()
 	f.flushed = err == nil
 	if f.request.ProtoMajor == 2 {

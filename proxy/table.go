@@ -15,6 +15,8 @@ import (
 type Table struct {
 	routes   []*Route
 	hosts    map[string]*node // by normal host; "" holds the routes for any host
+	anyHost  *node            // hosts[""]
+	named    bool             // there are others
 	reserved []string         // the gateway's own paths
 }
 
@@ -129,6 +131,11 @@ func (t *Table) add(route *Route) error {
 	if at == nil {
 		at = new(node)
 		t.hosts[route.Host] = at
+		if route.Host == "" {
+			t.anyHost = at
+		} else {
+			t.named = true
+		}
 	}
 	if route.Path != "/" {
 		for segment := range strings.SplitSeq(route.Path[1:], "/") {
@@ -167,10 +174,12 @@ func (t *Table) Lookup(host, match string) *Route {
 	if err != nil {
 		return nil
 	}
-	if route := t.hosts[name].longest(match); route != nil {
-		return route
+	if t.named {
+		if route := t.hosts[name].longest(match); route != nil {
+			return route
+		}
 	}
-	return t.hosts[""].longest(match)
+	return t.anyHost.longest(match)
 }
 
 // longest returns the route below n with the longest path that covers match.
