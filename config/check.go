@@ -270,13 +270,13 @@ func checkRedisURL(text string) string {
 	return ""
 }
 
-var keyPrefix = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:-]{0,62}[A-Za-z0-9])?$`)
+var keyPrefix = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?$`)
 
 // checkKeyPrefix lets colons through, because prod:sg is how people divide a
 // Redis, but no braces, which would decide about Cluster slots, and nothing
 // that is a pattern.
 func checkKeyPrefix(c *Config, _ time.Time) string {
-	if !keyPrefix.MatchString(c.KeyPrefix) {
+	if !keyPrefix.MatchString(c.KeyPrefix) || len(c.KeyPrefix) > 64 {
 		return "is not 1 to 64 letters, digits and ._:- that start and end with a letter or digit"
 	}
 	return ""

@@ -165,19 +165,19 @@ func (r *routeReader) together(o object, route Route) {
 	r.places[key] = o.keys["path"]
 }
 
-var routeName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+var routeName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-func validRouteName(text string) bool { return routeName.MatchString(text) }
+func validRouteName(text string) bool { return routeName.MatchString(text) && len(text) <= 64 }
 
 // method is stricter than RFC 9110 §9.1, which allows any token: methods are
 // case-sensitive, and one in lower case is most likely a mistake.
-var method = regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`)
+var method = regexp.MustCompile(`^[A-Z][A-Z0-9_-]*$`)
 
 // methodWanted says what satisfies validMethod, for faults.
 const methodWanted = "a method in capitals, other than CONNECT and TRACE"
 
 func validMethod(text string) bool {
-	return method.MatchString(text) && text != "CONNECT" && text != "TRACE"
+	return method.MatchString(text) && len(text) <= 32 && text != "CONNECT" && text != "TRACE"
 }
 
 // host reads a host in the form in which requests are looked up.

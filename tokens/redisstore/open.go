@@ -52,7 +52,7 @@ type Options struct {
 	WaitTimeout time.Duration
 }
 
-var validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+var validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 
 // Open returns a store on the server that opts names. It connects when it is
 // first used, so an error is about opts only; no error repeats the password.
@@ -60,7 +60,7 @@ func Open(opts Options) (*Store, error) {
 	if opts.Prefix == "" {
 		opts.Prefix = DefaultPrefix
 	}
-	if !validPrefix.MatchString(opts.Prefix) {
+	if !validPrefix.MatchString(opts.Prefix) || len(opts.Prefix) > 64 {
 		return nil, fmt.Errorf("redisstore: the key prefix %q is not 1 to 64 characters of A-Za-z0-9._:-", opts.Prefix)
 	}
 	if opts.Timeout == 0 {

@@ -305,3 +305,15 @@ func TestOpenAccepts(t *testing.T) {
 		}
 	}
 }
+
+func TestLengthOfThePrefix(t *testing.T) {
+	for length, want := range map[int]bool{1: true, 64: true, 65: false} {
+		s, err := redisstore.Open(redisstore.Options{URL: "redis://127.0.0.1:1", Prefix: strings.Repeat("p", length)})
+		if got := err == nil; got != want {
+			t.Errorf("a prefix of %d characters: %v, want %v", length, err, want)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+}
