@@ -135,6 +135,16 @@ func (s *restful) forgets(t *testing.T) {
 	}
 }
 
+// rested returns a client whose connection has gone to rest.
+func (s *restful) rested(t *testing.T) *asker {
+	t.Helper()
+	a := s.asker(t)
+	a.says(get1("/a"))
+	a.hears("/a")
+	s.forgets(t)
+	return a
+}
+
 const shortly = 5 * time.Millisecond
 
 func TestConnectionRestsAndIsServedAgain(t *testing.T) {
@@ -243,10 +253,7 @@ func TestRestEndsWithTheIdleTimeout(t *testing.T) {
 // A client that goes takes its connection out of the rest.
 func TestClientLeavesARestingConnection(t *testing.T) {
 	s := serveRestfully(t, time.Minute, shortly, nil)
-	a := s.asker(t)
-	a.says(get1("/a"))
-	a.hears("/a")
-	s.forgets(t)
+	a := s.rested(t)
 	_ = a.Close()
 	s.isEmpty(t)
 }
@@ -296,10 +303,7 @@ func TestRetire(t *testing.T) {
 // Close closes what rests, and leaves nobody waiting.
 func TestCloseOfRest(t *testing.T) {
 	s := serveRestfully(t, time.Minute, shortly, nil)
-	a := s.asker(t)
-	a.says(get1("/a"))
-	a.hears("/a")
-	s.forgets(t)
+	a := s.rested(t)
 	_ = s.Close()
 	a.hearsTheEnd()
 	s.rest.Retire(t.Context())
