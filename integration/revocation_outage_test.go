@@ -36,7 +36,7 @@ func TestCachedTokensWithoutRedis(t *testing.T) {
 func testCachedTokensWithout(t *testing.T, end, mend func(*redistest.Server)) {
 	const bound, static = time.Second, 1500 * time.Millisecond
 	f := newFleetOf(t, fleetOptions{
-		size: 2, redis: []string{"--appendonly", "yes", "--appendfsync", "always"},
+		size: 2, redis: keepsData,
 		env: []string{"SNOWGATE_CACHE_TTL=1s", "SNOWGATE_STORE_TIMEOUT=250ms"},
 		envOf: func(i int) []string {
 			return []string{fmt.Sprintf("SNOWGATE_FAIL_STATIC=%v", time.Duration(i)*static)}
