@@ -134,17 +134,17 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// next is what follows an attempt to read.
-type next uint8
+// outcome is what follows an attempt to read.
+type outcome uint8
 
 const (
-	goBack   next = iota // to the caller, with what came
-	goOn                 // with another attempt
-	goToRest             // and tell the caller that the connection has ended
+	goBack   outcome = iota // to the caller, with what came
+	goOn                    // with another attempt
+	goToRest                // and tell the caller that the connection has ended
 )
 
 // afterRead judges an attempt to read that ended with got and err.
-func (c *Conn) afterRead(got []byte, err error) next {
+func (c *Conn) afterRead(got []byte, err error) outcome {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
 	if len(got) > 0 {
@@ -273,13 +273,10 @@ func (c *Conn) CloseWrite() error {
 // Close implements [net.Conn]. A connection that has gone to rest is not closed: it is the
 // server's no more.
 func (c *Conn) Close() error {
-	if c.isAtRest() {
-		if c.leave != nil {
-			c.leave()
-		}
-		return nil
+	var err error
+	if !c.handOver() {
+		err = c.Conn.Close()
 	}
-	err := c.Conn.Close()
 	c.read.mu.Lock()
 	c.closed = true
 	if c.glance == wished {

@@ -67,13 +67,6 @@ func (r *Rest) Wrap(inner net.Conn) *Conn {
 // Count returns how many times a connection has gone to rest.
 func (r *Rest) Count() uint64 { return r.rested.Load() }
 
-// Len returns how many connections rest.
-func (r *Rest) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.resting)
-}
-
 // Addr implements [net.Listener].
 func (r *Rest) Addr() net.Addr { return r.addr }
 
@@ -218,7 +211,9 @@ func (r *rester) look(p []byte) {
 // read.mu.
 func (c *Conn) restsAt(length int) instant {
 	r := &c.rester
-	r.large = r.large || length > serverBuffer
+	if length > serverBuffer && (r.idle || r.seen == 0) { // else a body is read past the buffer
+		r.large = true
+	}
 	if !r.idle || length != serverBuffer || !r.old || r.large || r.rest == nil || c.leave == nil || c.read.wanted == never {
 		return never
 	}
@@ -236,8 +231,9 @@ func (c *Conn) goesToRest(err error) bool {
 	return true
 }
 
-// isAtRest reports whether the connection is at rest, and hands it over if nobody has.
-func (c *Conn) isAtRest() bool {
+// handOver gives the connection to the rest if it has gone there, unless somebody has. It
+// reports whether it has gone.
+func (c *Conn) handOver() bool {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
 	r := &c.rester

@@ -26,3 +26,28 @@ func TestVersionOfTheFirstBytes(t *testing.T) {
 		}
 	}
 }
+
+// Of a server with a larger buffer nobody knows what is left in it.
+func TestLargerBuffer(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before rester
+		first  int
+		rests  bool
+	}{
+		{"the usual one", rester{}, serverBuffer, true},
+		{"a larger one", rester{}, 2 * serverBuffer, false},
+		{"a larger one, of a server that waits", rester{idle: true, old: true, seen: 1}, 2 * serverBuffer, false},
+		{"memory for a body", rester{old: true, seen: 1}, 2 * serverBuffer, true},
+	} {
+		c := &Conn{leave: func() {}, rester: test.before}
+		c.read.wanted = 10
+		c.rester.rest = &Rest{left: 1}
+		c.restsAt(test.first)
+		c.rester.look([]byte("GET"))
+		c.rester.idle = true
+		if got := c.restsAt(serverBuffer) != never; got != test.rests {
+			t.Errorf("%s: it rests: %v, want %v", test.name, got, test.rests)
+		}
+	}
+}

@@ -161,6 +161,22 @@ func TestConnectionRestsAndIsServedAgain(t *testing.T) {
 	}
 }
 
+// A body may be read into any memory, which says nothing of the server's buffer.
+func TestConnectionRestsAfterAnUpload(t *testing.T) {
+	s := serveRestfully(t, time.Minute, shortly, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 64<<10))
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = fmt.Fprint(w, n)
+	})
+	a := s.asker(t)
+	const size = 1 << 20
+	a.says(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size) + strings.Repeat("x", size))
+	a.hears(fmt.Sprint(size))
+	s.forgets(t)
+}
+
 // What has begun, or is not of the kind, does not rest, however long nothing more comes.
 // While each of them is silent, another connection has gone to rest ten times.
 func TestWhatDoesNotRest(t *testing.T) {
