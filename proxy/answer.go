@@ -50,32 +50,14 @@ func (f *flight) pass(a *answer) {
 // addFields adds list to h.
 func addFields(h http.Header, list []http1.Field) {
 	values := make([]string, len(list)) // one allocation for all
-	_, named := h[headerRequestID]
-	others := len(h) > 1 || len(h) == 1 && !named
 	for i, field := range list {
-		if others || field.Name == headerRequestID || isRepeated(list, i) {
-			if said, double := h[field.Name]; double {
-				h[field.Name] = append(said, field.Value)
-				continue
-			}
+		if said, double := h[field.Name]; double {
+			h[field.Name] = append(said, field.Value)
+			continue
 		}
 		values[i] = field.Value
 		h[field.Name] = values[i : i+1 : i+1]
 	}
-}
-
-// isRepeated reports whether the name of list[i] has come before. Most lists are so short
-// that this is quicker than a look into a map.
-func isRepeated(list []http1.Field, i int) bool {
-	if i > 16 {
-		return true // perhaps
-	}
-	for _, field := range list[:i] {
-		if field.Name == list[i].Name {
-			return true
-		}
-	}
-	return false
 }
 
 // announcedTrailer returns the names of the fields that an answer announces for behind

@@ -15,8 +15,6 @@ import (
 type Table struct {
 	routes   []*Route
 	hosts    map[string]*node // by normal host; "" holds the routes for any host
-	anyHost  *node            // hosts[""]
-	named    bool             // there are others
 	reserved []string         // the gateway's own paths
 }
 
@@ -131,11 +129,6 @@ func (t *Table) add(route *Route) error {
 	if at == nil {
 		at = new(node)
 		t.hosts[route.Host] = at
-		if route.Host == "" {
-			t.anyHost = at
-		} else {
-			t.named = true
-		}
 	}
 	if route.Path != "/" {
 		for segment := range strings.SplitSeq(route.Path[1:], "/") {
@@ -174,12 +167,10 @@ func (t *Table) Lookup(host, match string) *Route {
 	if err != nil {
 		return nil
 	}
-	if t.named {
-		if route := t.hosts[name].longest(match); route != nil {
-			return route
-		}
+	if route := t.hosts[name].longest(match); route != nil {
+		return route
 	}
-	return t.anyHost.longest(match)
+	return t.hosts[""].longest(match)
 }
 
 // longest returns the route below n with the longest path that covers match.
