@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// runCompare compares two builds of ours. All are up at once and asked in turn,
-// in short slices, so that a machine that does other things as well disturbs all
-// of them alike.
+// runCompare compares two builds of ours. Both are up and asked at the same time, and share
+// the gateway's processor: whatever else the machine does then disturbs both alike, also
+// from one moment to the next.
 func runCompare(ctx context.Context, b *bench) error {
 	if b.baseline == "" {
 		return errors.New("-baseline is needed")
@@ -34,12 +36,16 @@ func runCompare(ctx context.Context, b *bench) error {
 	costs := [2][2]series{}
 	for range slices * b.rounds {
 		for k := range kinds {
+			var group errgroup.Group
 			for i, t := range targets[k] {
-				c, err := t.slice(ctx)
-				if err != nil {
+				group.Go(func() error {
+					c, err := t.slice(ctx)
+					costs[k][i] = append(costs[k][i], c.perRequest)
 					return err
-				}
-				costs[k][i] = append(costs[k][i], c.perRequest)
+				})
+			}
+			if err := group.Wait(); err != nil {
+				return err
 			}
 		}
 	}
