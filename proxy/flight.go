@@ -252,6 +252,7 @@ func (f *flight) FlushError() error {
 		f.allowWrite()
 	}
 	f.allowed = false
+	f.forwarder.answering.Gather()
 	err := f.control.Flush()
 	f.flushed = err == nil
 	if f.request.ProtoMajor == 2 {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"snowgate/cohort"
 	"snowgate/exchange"
 	"snowgate/problem"
 )
@@ -51,6 +52,8 @@ type Forwarder struct {
 	challenge  problem.Challenge
 	buffers    *buffers
 	patiences  *patiences
+	asking     cohort.Cohort // who is about to write to a service
+	answering  cohort.Cohort // who is about to write to a client
 }
 
 // NewForwarder returns a Forwarder. The connections to services belong to the

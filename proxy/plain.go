@@ -34,6 +34,7 @@ func (p plain) send(f *flight) (answer, error) {
 func (p plain) try(f *flight, fresh bool) (answer, error) {
 	call := p.Call()
 	f.attach(call)
+	f.forwarder.asking.Gather()
 	err := call.Send(f.attempt.within(f.request.Context()), &f.outgoing, fresh)
 	f.attempt.reused, f.attempt.heard = call.Reused, call.Heard
 	if err != nil {

@@ -8,17 +8,22 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/cohort"
 )
 
-// lanes is how many round trips may be under way before commands wait for each
-// other. One would make the deepest batches, and let one slow answer delay all
-// the others.
+// lanes is how many round trips may be under way at once. The second one is for when the
+// answer on the first is late: while it is not, one makes the deepest batches.
 const lanes = 2
 
+// late is when an answer is no longer to be expected at any moment. In a Docker network it takes
+// a tenth of a millisecond, and what has other work to do a few of them.
+const late = 5 * time.Millisecond
+
 // batcher lets commands that many goroutines issue at once share round trips:
-// one that finds a lane free is sent by itself, as without a batcher, unless there are
-// others that are about to come, which go with it; those that come while all lanes are
-// taken wait, and go together with the next one that gets free. The busier it is, the
+// one that finds nothing under way is sent by itself, as without a batcher, unless there are
+// others that are about to come, which go with it; those that come during a round trip wait, and
+// go together when its answer has come, or is late. The busier it is, the
 // less a command costs. It is safe for concurrent use.
 //
 // It is for one server. With a cluster, the slowest shard would hold up the
@@ -26,9 +31,10 @@ const lanes = 2
 type batcher struct {
 	client  redis.UniversalClient
 	timeout time.Duration // of a batch
+	cohort  cohort.Cohort // who is about to send a command
 
 	mu      sync.Mutex
-	taken   int // lanes
+	since   [lanes]time.Time // when each was last taken for a round trip; zero: it is free
 	waiting []*waiter
 }
 
@@ -43,15 +49,12 @@ type waiter struct {
 // returns the error of cmd, which must not be looked at if ctx ended before.
 func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 	b.mu.Lock()
-	leads := b.taken < lanes
+	lane, leads := b.enter()
 	if leads {
-		b.taken++
-		b.mu.Unlock()
-		runtime.Gosched() // to those who are as far, and have not had their turn yet
-		b.mu.Lock()
+		b.gather()
 		if len(b.waiting) == 0 {
 			b.mu.Unlock()
-			defer b.leave()
+			defer b.leave(lane)
 			return b.client.Process(ctx, cmd)
 		}
 	}
@@ -59,7 +62,7 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
 	if leads {
-		b.leave()
+		b.leave(lane)
 	}
 	select {
 	case <-w.done:
@@ -72,16 +75,45 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 	}
 }
 
+// enter takes a lane, if one is free and no answer is to be expected on another at any
+// moment. The caller holds mu.
+func (b *batcher) enter() (lane int, ok bool) {
+	for i, since := range b.since {
+		switch {
+		case since.IsZero():
+			lane, ok = i, true
+		case time.Since(since) < late:
+			return 0, false
+		}
+	}
+	if ok {
+		b.since[lane] = time.Now()
+	}
+	return lane, ok
+}
+
+// gather lets those come who are as far and have not had their turn yet. The caller holds mu, but
+// not meanwhile.
+func (b *batcher) gather() {
+	if !b.cohort.Due() {
+		return
+	}
+	b.mu.Unlock()
+	runtime.Gosched()
+	b.mu.Lock()
+	b.cohort.Learn(len(b.waiting) > 0)
+}
+
 // leave gives a lane to those who wait.
-func (b *batcher) leave() {
-	if batch := b.take(); batch != nil {
-		go b.run(batch)
+func (b *batcher) leave(lane int) {
+	if batch := b.take(lane); batch != nil {
+		go b.run(lane, batch)
 	}
 }
 
 // run sends batches until nobody waits.
-func (b *batcher) run(batch []*waiter) {
-	for ; batch != nil; batch = b.take() {
+func (b *batcher) run(lane int, batch []*waiter) {
+	for ; batch != nil; batch = b.take(lane) {
 		b.send(batch)
 		runtime.Gosched() // to those who are about to come
 	}
@@ -89,15 +121,16 @@ func (b *batcher) run(batch []*waiter) {
 
 // take returns the waiters for a lane that is free; if there are none, it gives
 // the lane back and returns nil.
-func (b *batcher) take() []*waiter {
+func (b *batcher) take(lane int) []*waiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	batch := slices.DeleteFunc(b.waiting, func(w *waiter) bool { return w.gone })
 	b.waiting = nil
 	if len(batch) == 0 {
-		b.taken--
+		b.since[lane] = time.Time{}
 		return nil
 	}
+	b.since[lane] = time.Now()
 	return batch
 }
 

@@ -97,8 +97,8 @@ func (b *batcher) wantIdle(t *testing.T) {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.taken != 0 || len(b.waiting) != 0 {
-		t.Errorf("%d lanes are taken and %d commands wait when all is quiet", b.taken, len(b.waiting))
+	if b.since != [lanes]time.Time{} || len(b.waiting) != 0 {
+		t.Errorf("lanes are taken since %v and %d commands wait when all is quiet", b.since, len(b.waiting))
 	}
 }
 
@@ -164,6 +164,43 @@ func sum(numbers []int) (total int) {
 		total += n
 	}
 	return total
+}
+
+// While an answer is not late, those that come wait for it. One that is late holds nobody up.
+func TestLateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: 100 * time.Millisecond}
+		b := s.batcher(t)
+		var asking sync.WaitGroup
+		ask := func() {
+			asking.Go(func() {
+				if _, err := b.ask(t.Context(), "key"); err != nil {
+					t.Errorf("ask: %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		for _, step := range []struct {
+			after time.Duration
+			trips []int
+		}{
+			{0, []int{1}},
+			{late - 1, []int{1}},           // waits
+			{1, []int{1, 2}},               // and goes with the next, beside what is late
+			{late, []int{1, 2}},            // no third lane
+			{time.Hour, []int{1, 2, 1, 1}}, // the one that waited, and another one much later
+		} {
+			time.Sleep(step.after)
+			ask()
+			s.mu.Lock()
+			if !slices.Equal(s.trips, step.trips) {
+				t.Errorf("round trips of %d commands, want %d", s.trips, step.trips)
+			}
+			s.mu.Unlock()
+		}
+		asking.Wait()
+		b.wantIdle(t)
+	})
 }
 
 // A command that is alone goes its way as without a batcher.
