@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caarlos0/env/v11"
@@ -129,19 +130,24 @@ func (v *variables) refuseUnknown(given map[string]string) {
 
 // quoteName returns name as it is if it is a usual one.
 func quoteName(name string) string {
-	if len(name) <= 64 && !looksSecret(name) && usualName.MatchString(name) {
+	if len(name) <= 64 && !looksSecret(name) && usualName().MatchString(name) {
 		return name
 	}
 	return quote(name)
 }
 
-var usualName = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
+// pattern returns a regular expression that is compiled when it is first asked for, because few gateways have names
+// that are looked at so closely.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 var (
-	serviceHost = regexp.MustCompile(`^SNOWGATE_([A-Z0-9_]+_)?SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$`)
-	servicePort = regexp.MustCompile(`^SNOWGATE_([A-Z0-9_]+_)?PORT(_[0-9]+_(TCP|UDP|SCTP))?$`)
-	portDetail  = regexp.MustCompile(`^SNOWGATE_([A-Z0-9_]+_)?PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)$`)
-	portValue   = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+	usualName   = pattern(`^[A-Za-z0-9_]+$`)
+	serviceHost = pattern(`^SNOWGATE_([A-Z0-9_]+_)?SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$`)
+	servicePort = pattern(`^SNOWGATE_([A-Z0-9_]+_)?PORT(_[0-9]+_(TCP|UDP|SCTP))?$`)
+	portDetail  = pattern(`^SNOWGATE_([A-Z0-9_]+_)?PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)$`)
+	portValue   = pattern(`^(tcp|udp|sctp)://`)
 )
 
 // serviceLink reports whether a variable is one that Kubernetes (enableServiceLinks)
@@ -149,8 +155,8 @@ var (
 // SNOWGATE_PORT is one only if its value is a URL such as tcp://10.0.0.1:8080:
 // somebody who sets it to 8080 means another variable and is told so.
 func serviceLink(name, value string) bool {
-	return serviceHost.MatchString(name) || portDetail.MatchString(name) ||
-		servicePort.MatchString(name) && portValue.MatchString(value)
+	return serviceHost().MatchString(name) || portDetail().MatchString(name) ||
+		servicePort().MatchString(name) && portValue().MatchString(value)
 }
 
 // fault records what is wrong with the variable of that full name.

@@ -7,20 +7,24 @@ package redisscript
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script in both forms. It is immutable and safe for concurrent
-// use.
+// Script is a Lua script in both forms, each of which is made when it is first run: a gateway
+// needs few of its scripts. It is immutable and safe for concurrent use.
 type Script struct {
-	flagged, plain *redis.Script
+	flagged, plain func() *redis.Script
 }
 
-// New returns the script with that text, which has no first line of flags.
-func New(text string) *Script {
-	return &Script{redis.NewScript("#!lua flags=allow-oom\n" + text), redis.NewScript(text)}
+// New returns the script whose text is that of all parts, which have no first line of flags.
+func New(parts ...string) *Script {
+	form := func(first string) func() *redis.Script {
+		return sync.OnceValue(func() *redis.Script { return redis.NewScript(first + strings.Join(parts, "")) })
+	}
+	return &Script{flagged: form("#!lua flags=allow-oom\n"), plain: form("")}
 }
 
 // Dialect remembers whether one Redis is too old for flags. The zero value
@@ -33,13 +37,13 @@ func (d *Dialect) SupposeOld() { d.plain.Store(true) }
 // Run sends EVALSHA, followed by EVAL if Redis does not know the script yet.
 func (d *Dialect) Run(ctx context.Context, rdb redis.Scripter, s *Script, keys []string, args ...any) *redis.Cmd {
 	if !d.plain.Load() {
-		cmd := s.flagged.Run(ctx, rdb, keys, args...)
+		cmd := s.flagged().Run(ctx, rdb, keys, args...)
 		if !refusesFlags(cmd.Err()) {
 			return cmd
 		}
 		d.SupposeOld()
 	}
-	return s.plain.Run(ctx, rdb, keys, args...)
+	return s.plain().Run(ctx, rdb, keys, args...)
 }
 
 func refusesFlags(err error) bool {

@@ -26,12 +26,12 @@ var (
 	//go:embed lua/touch.lua
 	touchLua string
 
-	putScript     = redisscript.New(sharedLua + putLua)
-	deleteScript  = redisscript.New(sharedLua + deleteLua)
-	changesScript = redisscript.New(sharedLua + changesLua)
-	readScript    = redisscript.New(sharedLua + readLua)
-	restoreScript = redisscript.New(sharedLua + restoreLua)
-	touchScript   = redisscript.New(sharedLua + touchLua)
+	putScript     = redisscript.New(sharedLua, putLua)
+	deleteScript  = redisscript.New(sharedLua, deleteLua)
+	changesScript = redisscript.New(sharedLua, changesLua)
+	readScript    = redisscript.New(sharedLua, readLua)
+	restoreScript = redisscript.New(sharedLua, restoreLua)
+	touchScript   = redisscript.New(sharedLua, touchLua)
 )
 
 // runner runs scripts on one Redis.

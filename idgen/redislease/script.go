@@ -22,9 +22,9 @@ var (
 	//go:embed lua/time.lua
 	timeLua string
 
-	acquireScript = redisscript.New(registryLua + acquireLua)
-	extendScript  = redisscript.New(registryLua + extendLua)
-	releaseScript = redisscript.New(registryLua + releaseLua)
+	acquireScript = redisscript.New(registryLua, acquireLua)
+	extendScript  = redisscript.New(registryLua, extendLua)
+	releaseScript = redisscript.New(registryLua, releaseLua)
 	timeScript    = redisscript.New(timeLua)
 )
 

@@ -28,12 +28,12 @@ var (
 	//go:embed lua/token_delete.lua
 	tokenDeleteLua string
 
-	ruleLoadScript    = redisscript.New(revLua + ruleLoadLua)
-	ruleAddScript     = redisscript.New(revLua + ruleAddLua)
-	ruleRestoreScript = redisscript.New(revLua + ruleRestoreLua)
-	versionScript     = redisscript.New(revLua + versionLua)
-	keyAddScript      = redisscript.New(revLua + keyAddLua)
-	keyRemoveScript   = redisscript.New(revLua + keyRemoveLua)
+	ruleLoadScript    = redisscript.New(revLua, ruleLoadLua)
+	ruleAddScript     = redisscript.New(revLua, ruleAddLua)
+	ruleRestoreScript = redisscript.New(revLua, ruleRestoreLua)
+	versionScript     = redisscript.New(revLua, versionLua)
+	keyAddScript      = redisscript.New(revLua, keyAddLua)
+	keyRemoveScript   = redisscript.New(revLua, keyRemoveLua)
 	tokenDeleteScript = redisscript.New(tokenDeleteLua)
 )
 
