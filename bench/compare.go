@@ -33,18 +33,14 @@ func runCompare(ctx context.Context, b *bench) error {
 		}
 	}
 	const slices = 6 // for each round
-	costs := [2][2]series{}
+	var costs [2]pair
 	for range slices * b.rounds {
 		for k := range kinds {
-			var group errgroup.Group
-			for i, t := range targets[k] {
-				group.Go(func() error {
-					c, err := t.slice(ctx)
-					costs[k][i] = append(costs[k][i], c.perRequest)
-					return err
-				})
-			}
-			if err := group.Wait(); err != nil {
+			err := costs[k].atOnce(func(i int) (float64, error) {
+				c, err := targets[k][i].slice(ctx)
+				return c.perRequest, err
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -58,6 +54,22 @@ func runCompare(ctx context.Context, b *bench) error {
 	}
 	b.report.add(section{name: "compare", text: out.String()})
 	return nil
+}
+
+// pair is what two targets took that were asked at the same time.
+type pair [2]series
+
+// atOnce measures both at the same time, and notes what each took.
+func (p *pair) atOnce(measure func(i int) (perRequest float64, err error)) error {
+	var group errgroup.Group
+	for i := range p {
+		group.Go(func() error {
+			perRequest, err := measure(i)
+			p[i] = append(p[i], perRequest)
+			return err
+		})
+	}
+	return group.Wait()
 }
 
 // slice is a short measurement of a target that is warm.

@@ -67,7 +67,7 @@ func runGrowth(ctx context.Context, b *bench) error {
 // grown is the cost with few and with many.
 type grown struct {
 	growth
-	costs [2]series // µs per request
+	costs pair // µs per request
 }
 
 // measureGrowth asks both gateways at the same time: they share their processor, and are disturbed
@@ -85,15 +85,8 @@ func (b *bench) measureGrowth(ctx context.Context, g growth) (grown, error) {
 		crowds[i] = c
 	}
 	for range b.rounds {
-		var group errgroup.Group
-		for i, c := range crowds {
-			group.Go(func() error {
-				perRequest, err := c.measure(ctx, b.length)
-				found.costs[i] = append(found.costs[i], perRequest)
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
+		err := found.costs.atOnce(func(i int) (float64, error) { return crowds[i].measure(ctx, b.length) })
+		if err != nil {
 			return found, err
 		}
 	}

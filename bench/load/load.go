@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -55,12 +56,11 @@ type Result struct {
 }
 
 // Run carries out a plan. Any answer but a success is an error, and so is a
-// connection that ends.
+// connection that ends. It may be called at the same time for several servers.
 func Run(ctx context.Context, p Plan) (Result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// A collection would be charged to the server.
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer uncollected()()
 	l, err := newLoop(p)
 	if err != nil {
 		return Result{}, err
@@ -71,6 +71,29 @@ func Run(ctx context.Context, p Plan) (Result, error) {
 		err = p.AtEnd()
 	}
 	return Result{Requests: l.recorded, Length: l.now.Sub(l.begun.Add(p.WarmUp)), Latency: l.latency}, err
+}
+
+// uncollected has no collection begin, which would be charged to the server, until what it returns is
+// called. There may be runs at the same time.
+func uncollected() (end func()) {
+	runs.Lock()
+	defer runs.Unlock()
+	if runs.running++; runs.running == 1 {
+		runs.percent = debug.SetGCPercent(-1)
+	}
+	return func() {
+		runs.Lock()
+		defer runs.Unlock()
+		if runs.running--; runs.running == 0 {
+			debug.SetGCPercent(runs.percent)
+		}
+	}
+}
+
+var runs struct {
+	sync.Mutex
+	running int
+	percent int // as it was before the first of them
 }
 
 // loop is a run.
