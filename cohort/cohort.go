@@ -38,7 +38,7 @@ type Cohort struct {
 }
 
 // Gather lets goroutines that are ready run first, if lately there were any that came here too. It
-// returns as soon as the scheduler has it, and never waits.
+// does not wait for those that are not ready.
 func (c *Cohort) Gather() {
 	if !c.Due() {
 		return
