@@ -25,14 +25,18 @@ import (
 var errTwice = errors.New("proxy: the service closed the connection and the request may not be sent to it again")
 
 // standard is a [transport] for everything that needs TLS or HTTP/2: that of net/http.
-type standard struct{ *http.Transport }
+type standard struct {
+	*http.Transport
 
-func newStandard(address string, p protocol, dial dialer) standard {
+	retired atomic.Bool // no connection is to be kept any more
+}
+
+func newStandard(address string, p protocol, dial dialer) *standard {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(p != h2c)
 	protocols.SetHTTP2(p == negotiated)
 	protocols.SetUnencryptedHTTP2(p == h2c)
-	return standard{&http.Transport{
+	return &standard{Transport: &http.Transport{
 		Proxy: nil, // the environment has no say in where requests go
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return dial(ctx, network, address)
@@ -49,7 +53,21 @@ func newStandard(address string, p protocol, dial dialer) standard {
 	}}
 }
 
-func (s standard) send(f *flight) (answer, error) {
+// CloseIdleConnections closes what no request is using, and has no more of it kept from now on.
+func (s *standard) CloseIdleConnections() {
+	s.retired.Store(true)
+	s.Transport.CloseIdleConnections()
+}
+
+// ended is called at the end of an attempt. One that began after CloseIdleConnections has made
+// net/http keep connections again.
+func (s *standard) ended() {
+	if s.retired.Load() {
+		s.Transport.CloseIdleConnections()
+	}
+}
+
+func (s *standard) send(f *flight) (answer, error) {
 	ctx := f.context()
 	if f.attempt.others {
 		// Not as a part of the attempt: the connection may be made for longer than that.
@@ -77,15 +95,18 @@ func (s standard) send(f *flight) (answer, error) {
 		cancel(nil)
 		return answer{}, err
 	}
-	return readAnswer(response, func() { cancel(nil) }), nil
+	return readAnswer(response, func() {
+		cancel(nil)
+		s.ended()
+	}), nil
 }
 
-func (s standard) probe(ctx context.Context, target *target, r *http1.Request) (answer, error) {
+func (s *standard) probe(ctx context.Context, target *target, r *http1.Request) (answer, error) {
 	response, err := s.RoundTrip(requestOf(target, r).WithContext(ctx)) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return answer{}, err
 	}
-	return readAnswer(response, func() {}), nil
+	return readAnswer(response, s.ended), nil
 }
 
 // requestOf returns r as net/http writes it down.

@@ -38,7 +38,8 @@ type transport interface {
 	send(f *flight) (answer, error)
 	// probe sends r on behalf of nobody.
 	probe(ctx context.Context, target *target, r *http1.Request) (answer, error)
-	// CloseIdleConnections closes what no request is using.
+	// CloseIdleConnections closes what no request is using, and has no more of it kept from now
+	// on, also by requests that are about to begin.
 	CloseIdleConnections()
 }
 
