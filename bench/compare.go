@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -37,7 +36,7 @@ func runCompare(ctx context.Context, b *bench) error {
 	for range slices * b.rounds {
 		for k := range kinds {
 			err := costs[k].atOnce(func(i int) (float64, error) {
-				c, err := targets[k][i].slice(ctx)
+				c, err := targets[k][i].cost(ctx, false, turn)
 				return c.perRequest, err
 			})
 			if err != nil {
@@ -70,14 +69,4 @@ func (p *pair) atOnce(measure func(i int) (perRequest float64, err error)) error
 		})
 	}
 	return group.Wait()
-}
-
-// slice is a short measurement of a target that is warm.
-func (t *target) slice(ctx context.Context) (cost, error) {
-	var requests int64
-	span, err := t.span(func() (err error) {
-		requests, err = t.saturate(ctx, false, time.Second)
-		return err
-	})
-	return span.cost(max(requests, 1)), err
 }

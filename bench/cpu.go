@@ -25,16 +25,18 @@ type cost struct {
 func runCPU(ctx context.Context, b *bench) error {
 	list := b.contestants()
 	costs := make(map[string][]cost)
-	for round := range b.rounds {
-		for _, c := range list {
-			measured, err := b.measureCost(ctx, c)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			costs[c.name] = append(costs[c.name], measured)
-			fmt.Fprintf(os.Stderr, "  %d/%d %-31s %6.1f µs  %6.0f/s  %3.0f %%\n",
-				round+1, b.rounds, c.name, measured.perRequest, measured.rate, 100*measured.busy)
-		}
+	err := b.turns(ctx, list, func(c contestant, t *target) error {
+		_, err := t.saturate(ctx, c.http2, warmUp)
+		return err
+	}, func(c contestant, t *target) error {
+		measured, err := t.cost(ctx, c.http2, turn)
+		costs[c.name] = append(costs[c.name], measured)
+		fmt.Fprintf(os.Stderr, "  %3d %-31s %6.1f µs  %6.0f/s  %3.0f %%\n",
+			len(costs[c.name]), c.name, measured.perRequest, measured.rate, 100*measured.busy)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	b.report.cpu(list, costs)
 	return nil
@@ -61,28 +63,14 @@ func (o options) chosen(name string) bool {
 	return slices.ContainsFunc(strings.Split(o.only, ","), func(part string) bool { return strings.Contains(name, part) })
 }
 
-// measureCost starts a contestant, warms it up, and measures it.
-func (b *bench) measureCost(ctx context.Context, c contestant) (cost, error) {
-	t, err := c.start(ctx, b.site)
-	if err != nil {
-		return cost{}, err
-	}
-	defer t.end()
-	if err := t.verify(ctx); err != nil {
-		return cost{}, err
-	}
-	if _, err := t.saturate(ctx, c.http2, warmUp); err != nil {
-		return cost{}, err
-	}
+// cost asks the target for as much as it gives.
+func (t *target) cost(ctx context.Context, http2 bool, length time.Duration) (cost, error) {
 	var requests int64
-	span, err := t.span(func() error {
-		requests, err = t.saturate(ctx, c.http2, b.length)
+	span, err := t.span(func() (err error) {
+		requests, err = t.saturate(ctx, http2, length)
 		return err
 	})
-	if err != nil {
-		return cost{}, err
-	}
-	return span.cost(requests), nil
+	return span.cost(max(requests, 1)), err
 }
 
 // span is what a target used while something was done.

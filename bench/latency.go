@@ -15,48 +15,59 @@ import (
 // can do at most.
 const latencyLoad = 0.6
 
-// delays are percentiles of one round, in microseconds.
+// delays are percentiles of one turn, in microseconds.
 // cost is processor time of the contestant per request, warm-up included: beside a load
 // that leaves time between requests, going to sleep and waking up are part of it.
 type delays struct{ p50, p90, p99, p999, most, cost float64 }
 
-// runLatency measures how long answers take at a fixed rate, which is the same
-// for all contestants.
+// runLatency measures how long answers take at a rate which is the same for all contestants
+// in a lap. What snowgate can do at most is measured anew in each lap: it is half as much a minute
+// later if the host has become busy, and a rate for all laps would be more than 60 % of it then.
 func runLatency(ctx context.Context, b *bench) error {
-	list := slices.DeleteFunc(contestants(), func(c contestant) bool {
-		return !slices.Contains([]string{ours, oursUncached, bareProxy, nginxPlain, nginxLuaRedis}, c.name)
-	})
-	peak, err := b.peak(ctx, list[0])
-	if err != nil {
-		return err
-	}
 	nginx := contestant{name: nginxPlain, start: nginxTarget("http", "PORT")}
-	nginxPeak, err := b.peak(ctx, nginx)
+	busy := nginx
+	busy.name = nginxBusy
+	list := []contestant{pick(ours), nginx, pick(oursUncached), busy, pick(nginxLuaRedis), pick(bareProxy), {name: "upstream directly", start: directTarget}}
+	all := make(map[string][]delays)
+	var did rates
+	stolen, begun := stolenTime(), time.Now()
+	var rate float64
+	err := b.turns(ctx, list, func(_ contestant, t *target) error {
+		_, err := t.saturate(ctx, false, warmUp)
+		return err
+	}, func(c contestant, t *target) error {
+		asked := rate
+		switch c.name {
+		case ours, nginxBusy:
+			most, err := t.cost(ctx, false, turn)
+			if err != nil {
+				return err
+			}
+			asked = latencyLoad * most.rate
+			if c.name == ours {
+				rate = asked
+				did.asked = append(did.asked, rate)
+			} else {
+				did.nginx = append(did.nginx, asked)
+			}
+		}
+		d, err := t.delays(ctx, asked)
+		all[c.name] = append(all[c.name], d)
+		fmt.Fprintf(os.Stderr, "  %3d %-31s %6.0f/s  p50 %5.0f µs  p99 %6.0f µs\n", len(all[c.name]), c.name, asked, d.p50, d.p99)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	nginx.name = nginxBusy
-	rate := latencyLoad * peak
-	list = append([]contestant{{name: "upstream directly", does: "nothing", start: directTarget}}, append(list, nginx)...)
-	all := make(map[string][]delays)
-	stolen, begun := stolenTime(), time.Now()
-	for round := range b.rounds {
-		for _, c := range list {
-			asked := rate
-			if c.name == nginxBusy {
-				asked = latencyLoad * nginxPeak
-			}
-			d, err := b.measureDelays(ctx, c, asked)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			all[c.name] = append(all[c.name], d)
-			fmt.Fprintf(os.Stderr, "  %d/%d %-31s p50 %5.0f µs  p99 %6.0f µs\n", round+1, b.rounds, c.name, d.p50, d.p99)
-		}
-	}
-	missing := (stolenTime() - stolen).Seconds() / time.Since(begun).Seconds()
-	b.report.latency(list, all, rates{peak: peak, asked: rate, nginxPeak: nginxPeak, stolen: missing})
+	did.stolen = (stolenTime() - stolen).Seconds() / time.Since(begun).Seconds()
+	b.report.latency(list, all, did)
 	return nil
+}
+
+// pick returns the contestant of that name.
+func pick(name string) contestant {
+	list := contestants()
+	return list[slices.IndexFunc(list, func(c contestant) bool { return c.name == name })]
 }
 
 // nginxBusy is nginx as busy as snowgate is, which is at a higher rate.
@@ -64,7 +75,10 @@ const nginxBusy = "nginx, at the same share of its own peak"
 
 // rates says what was asked of the contestants, in requests per second, and what share of
 // the time the gateway's processor was not there: the host had given it to others.
-type rates struct{ peak, asked, nginxPeak, stolen float64 }
+type rates struct {
+	asked, nginx series // in each lap
+	stolen       float64
+}
 
 // directTarget is the upstream with nothing in front of it: what the load
 // generator and the machine add to every figure.
@@ -73,43 +87,22 @@ func directTarget(_ context.Context, s *site) (*target, error) {
 	return &target{url: "http://" + s.upstream + "/orders", bearers: known}, err
 }
 
-// peak returns how many requests per second the contestant answers at most, the
-// median of three short runs.
-func (b *bench) peak(ctx context.Context, c contestant) (float64, error) {
-	var rates series
-	for range 3 {
-		measured, err := b.measureCost(ctx, c)
-		if err != nil {
-			return 0, err
-		}
-		rates = append(rates, measured.rate)
-	}
-	return rates.median(), nil
-}
-
-func (b *bench) measureDelays(ctx context.Context, c contestant, rate float64) (delays, error) {
-	t, err := c.start(ctx, b.site)
-	if err != nil {
-		return delays{}, err
-	}
-	defer t.end()
-	if err := t.verify(ctx); err != nil {
-		return delays{}, err
-	}
+// delays asks the target at a rate, for a moment longer than what is measured.
+func (t *target) delays(ctx context.Context, rate float64) (delays, error) {
+	const settle = turn / 4 // connections are made, and the first requests of each sent
 	host := strings.TrimSuffix(strings.TrimPrefix(t.url, "http://"), "/orders")
-	asked := inTurn(host, t.tokens, []string{"/orders"})
 	var result load.Result
-	span, err := t.span(func() error {
+	span, err := t.span(func() (err error) {
 		result, err = load.Run(ctx, load.Plan{
-			Address: host, Connections: connections, Rate: rate, WarmUp: warmUp, Length: b.length,
-			Request: asked,
+			Address: host, Connections: connections, Rate: rate, WarmUp: settle, Length: turn,
+			Request: inTurn(host, t.tokens, []string{"/orders"}),
 		})
 		return err
 	})
 	if err != nil {
 		return delays{}, err
 	}
-	requests := rate * (warmUp + b.length).Seconds()
+	requests := rate * (settle + turn).Seconds()
 	at := func(percentile float64) float64 {
 		return microseconds(time.Duration(result.Latency.ValueAtQuantile(percentile)))
 	}
@@ -121,13 +114,13 @@ func (r *report) latency(list []contestant, all map[string][]delays, did rates) 
 	figures := func(name string, pick func(delays) float64) series { return of(all[name], pick) }
 	p99 := func(d delays) float64 { return d.p99 }
 	var out strings.Builder
-	fmt.Fprintf(&out, "## Latency at a fixed rate\n\n%.0f requests per second on %d connections, evenly spaced: %.0f %% of snowgate's peak of %.0f; nginx's own is %.0f. "+
-		"Microseconds from the instant at which a request was due, whether it could be sent then or not; medians over the rounds. "+
+	fmt.Fprintf(&out, "## Latency at a fixed rate\n\nRequests on %d connections, evenly spaced, at %.0f %% of what snowgate could do at most just before: %.0f (%s) per second; for nginx also at %.0f %% of its own peak: %.0f (%s). "+
+		"Microseconds from the instant at which a request was due, whether it could be sent then or not; medians over %d turns of a second. "+
 		"The last column is processor time per request at that rate. "+
 		"For %.1f %% of the time the host had given the gateway's processor to others; that is in every tail, and more so the busier a contestant is.\n\n"+
 		"| | p50 | p90 | p99 | spread of p99 | p99.9 | largest | µs per request |\n|---|---:|---:|---:|---|---:|---:|---:|\n",
-		did.asked, connections, 100*latencyLoad, did.peak, did.nginxPeak, 100*did.stolen)
-	bars := chart{title: fmt.Sprintf("p99 latency in µs at %.0f requests/s", did.asked)}
+		connections, 100*latencyLoad, did.asked.median(), did.asked.spread(0), 100*latencyLoad, did.nginx.median(), did.nginx.spread(0), len(all[ours]), 100*did.stolen)
+	bars := chart{title: fmt.Sprintf("p99 latency in µs at about %.0f requests/s", did.asked.median())}
 	for _, c := range list {
 		fmt.Fprintf(&out, "| %s | %.0f | %.0f | %.0f | %s | %.0f | %.0f | %.1f |\n", c.name,
 			figures(c.name, func(d delays) float64 { return d.p50 }).median(), figures(c.name, func(d delays) float64 { return d.p90 }).median(),

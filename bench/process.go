@@ -201,9 +201,6 @@ type usage struct {
 	file int64         // bytes of that which are pages of files: the program itself
 }
 
-// clockTick is the unit of /proc/PID/stat, which is the same on every Linux.
-const clockTick = 10 * time.Millisecond
-
 // measure reads what the groups of these processes have used so far.
 func measure(processes []*process) (usage, error) {
 	var sum usage
@@ -216,8 +213,12 @@ func measure(processes []*process) (usage, error) {
 		if err != nil {
 			continue
 		}
-		group, cpu, err := readStat(pid)
+		group, err := groupOf(pid)
 		if err != nil || !anyGroup(processes, group) { // it may have ended meanwhile
+			continue
+		}
+		cpu, err := processorTime(pid)
+		if err != nil {
 			continue
 		}
 		sum.cpu += cpu
@@ -240,28 +241,28 @@ func anyGroup(processes []*process, group int) bool {
 	return false
 }
 
-// readStat returns the process group and the processor time of a process. Linux
-// scales user and system time so that their sum is the exact run time.
-func readStat(pid int) (group int, cpu time.Duration, err error) {
+// groupOf returns the process group of a process.
+func groupOf(pid int) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	// The name of the program, in brackets, may hold anything.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	const groupField, userField, systemField = 2, 11, 12 // pgrp, utime and stime of proc(5), counted from the state
-	group, err = strconv.Atoi(fields[groupField])
-	if err != nil {
-		return 0, 0, err
+	const groupField = 2 // pgrp of proc(5), counted from the state
+	return strconv.Atoi(fields[groupField])
+}
+
+// processorTime returns the user and system time of a process, with those of its threads that
+// have ended. The figures in /proc have steps of ten milliseconds, too coarse for a turn.
+func processorTime(pid int) (time.Duration, error) {
+	// As clock_getcpuclockid(3) makes it of a process: CPUCLOCK_SCHED for a thread group.
+	const schedClock = 2
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &used); err != nil { //nolint:gosec // a pid has 22 bits
+		return 0, err
 	}
-	for _, i := range []int{userField, systemField} {
-		ticks, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return 0, 0, err
-		}
-		cpu += time.Duration(ticks) * clockTick
-	}
-	return group, cpu, nil
+	return time.Duration(used.Nano()), nil
 }
 
 // readMemory returns a line of /proc/PID/status in bytes, 0 if it is not there.

@@ -61,7 +61,7 @@ func (r *report) text() string {
 		r.begun.UTC().Format("2006-01-02 15:04 UTC"), processor(), runtime.NumCPU(), kernel(), r.load, loadAverage())
 	fmt.Fprintf(&out, "%s\n", strings.Join(versions(), "; "))
 	if len(r.goals) > 0 {
-		out.WriteString("\n## Goals\n\n| measure | goal | measured, median (spread) | |\n|---|---|---|---|\n")
+		out.WriteString("\n## Goals\n\n| measure | goal | measured, median (quartiles) | |\n|---|---|---|---|\n")
 		for _, g := range r.goals {
 			verdict := "reached"
 			if !g.met {
@@ -101,7 +101,7 @@ func (r *report) cpu(list []contestant, costs map[string][]cost) {
 	figures := func(name string, pick func(cost) float64) series { return of(costs[name], pick) }
 	var out strings.Builder
 	out.WriteString("## Processor time per request\n\n")
-	fmt.Fprintf(&out, "%d connections, as fast as the answers come. Time of all processes of the gateway; Redis's own beside it. Ratios are medians of the ratios of each round.\n\n", connections)
+	fmt.Fprintf(&out, "%d connections, as fast as the answers come. Time of all processes of the gateway; Redis's own beside it. Contestants take turns of a second; ratios are medians of the ratios of each lap. The spread is from quartile to quartile.\n\n", connections)
 	out.WriteString("| | µs per request | spread | × bare | × nginx | × nginx + Lua + Redis | requests/s | processor | Redis, µs | peak memory, MB | what it does beside forwarding |\n")
 	out.WriteString("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---|\n")
 	over := func(name, reference string) series {

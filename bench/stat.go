@@ -33,15 +33,16 @@ func (s series) quantile(share float64) float64 {
 	return sorted[below] + (at-float64(below))*(sorted[above]-sorted[below])
 }
 
-// spread returns the smallest and the largest one with that many decimals.
+// spread returns the quartiles with that many decimals: half of the figures are between
+// them.
 func (s series) spread(decimals int) string {
 	if len(s) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.*f – %.*f", decimals, slices.Min(s), decimals, slices.Max(s))
+	return fmt.Sprintf("%.*f – %.*f", decimals, s.quantile(0.25), decimals, s.quantile(0.75))
 }
 
-// over divides round by round, so that what slows both in one round cancels out.
+// over divides turn by turn, so that what slows both at that time cancels out.
 func (s series) over(reference series) series {
 	var ratios series
 	for i := range min(len(s), len(reference)) {
