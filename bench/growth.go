@@ -84,9 +84,14 @@ func (b *bench) measureGrowth(ctx context.Context, g growth) (grown, error) {
 		defer c.stop() //nolint:gocritic // two of them
 		crowds[i] = c
 	}
-	for range b.rounds {
-		err := found.costs.atOnce(func(i int) (float64, error) { return crowds[i].measure(ctx, b.length) })
-		if err != nil {
+	atOnce := func(costs *pair, length time.Duration) error {
+		return costs.atOnce(func(i int) (float64, error) { return crowds[i].measure(ctx, length) })
+	}
+	if err := atOnce(new(pair), warmUp); err != nil {
+		return found, err
+	}
+	for range b.rounds * b.laps() {
+		if err := atOnce(&found.costs, turn); err != nil {
 			return found, err
 		}
 	}
@@ -95,15 +100,10 @@ func (b *bench) measureGrowth(ctx context.Context, g growth) (grown, error) {
 
 // measure returns the processor time per request, in microseconds.
 func (c *crowd) measure(ctx context.Context, length time.Duration) (float64, error) {
-	plan := load.Plan{Address: c.address, Connections: connections, Length: warmUp, Request: c.request}
-	if _, err := load.Run(ctx, plan); err != nil {
-		return 0, err
-	}
 	t := &target{gateway: []*process{c.process}}
 	var result load.Result
-	plan.Length = length
 	span, err := t.span(func() (err error) {
-		result, err = load.Run(ctx, plan)
+		result, err = load.Run(ctx, load.Plan{Address: c.address, Connections: connections, Length: length, Request: c.request})
 		return err
 	})
 	return span.cost(int64(max(result.Requests, 1))).perRequest, err
@@ -279,7 +279,7 @@ func revoke(ctx context.Context, at string, count int) error {
 func (r *report) growth(rows []grown) {
 	const most = 0.10
 	var out strings.Builder
-	fmt.Fprintf(&out, "## Growth of the cost\n\nProcessor time per validated, cached, proxied request, in microseconds; both gateways are asked at the same time and share their processor.\n\n"+
+	fmt.Fprintf(&out, "## Growth of the cost\n\nProcessor time per validated, cached, proxied request, in microseconds; both gateways are asked at the same time and share their processor, for a second at a time.\n\n"+
 		"| | few | µs | many | µs | ratio | spread | |\n|---|---:|---:|---:|---:|---:|---|---|\n")
 	for _, row := range rows {
 		ratio := row.costs[1].over(row.costs[0])

@@ -36,10 +36,10 @@ type Observation struct {
 	TrustedProxies []netip.Prefix
 	// Record, if set, is told of every request when it has ended, by the
 	// goroutine that served it. route is the template of [exchange.Exchange],
-	// empty if none was found; method is a method of RFC 9110 §9 or RFC 5789,
-	// else "other"; status is what was answered, or, for an answer that was
-	// broken off, 499 (the caller went away), 502 (the service failed), 401, 403 or
-	// 503 (its token ended, lost its scope, or can no longer be checked) or 500.
+	// empty if none was found; method is any text that a caller chose; status is what
+	// was answered, or, for an answer that was broken off, 499 (the caller went away),
+	// 502 (the service failed), 401, 403 or 503 (its token ended, lost its scope, or
+	// can no longer be checked) or 500.
 	Record func(route, method string, status int, duration time.Duration)
 }
 
@@ -132,7 +132,7 @@ func (o *Observation) finish(v *visit) {
 		e.Msg("request")
 	}
 	if o.Record != nil {
-		o.Record(v.carrier.Exchange.Route, methodLabel(v.request.Method), v.outcome.counted, v.took)
+		o.Record(v.carrier.Exchange.Route, v.request.Method, v.outcome.counted, v.took)
 	}
 }
 
@@ -208,15 +208,4 @@ func loggedPath(r *http.Request, x *exchange.Exchange) string {
 		target = "…" + target[i:]
 	}
 	return target
-}
-
-// methodLabel bounds what a caller can add to the labels of a metric.
-func methodLabel(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return method
-	default:
-		return "other"
-	}
 }

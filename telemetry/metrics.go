@@ -6,7 +6,6 @@ package telemetry
 
 import (
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -19,8 +18,7 @@ import (
 // safe for concurrent use. No label ever takes a value that a caller chose.
 type Metrics struct {
 	registry        *prometheus.Registry
-	requests        *prometheus.CounterVec
-	duration        *prometheus.HistogramVec
+	traffic         *traffic
 	issued          *prometheus.CounterVec
 	validated       *prometheus.CounterVec
 	revoked         *prometheus.CounterVec
@@ -30,7 +28,6 @@ type Metrics struct {
 	configTimestamp prometheus.Gauge
 
 	// Series that are counted in all the time.
-	answered  memo[answer, *counted]
 	issues    memo[string, prometheus.Counter]
 	verdicts  memo[string, prometheus.Counter]
 	redisCall memo[string, prometheus.Observer]
@@ -45,15 +42,7 @@ type Metrics struct {
 func New(version, commit string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "snowgate_http_requests_total",
-			Help: "Requests answered, by route template, method and status class.",
-		}, []string{"route", "method", "status"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "snowgate_http_request_duration_seconds",
-			Help:    "Time from the request's head to the end of its answer, by route template. Streams count with their whole life.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"route"}),
+		traffic:  newTraffic(),
 		issued: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_tokens_issued_total",
 			Help: "Tokens asked for and granted, by result.",
@@ -84,7 +73,6 @@ func New(version, commit string) *Metrics {
 			Help: "Unix time at which the configuration file in force was loaded.",
 		}),
 	}
-	m.answered.find = m.seriesOf
 	m.issues.find = func(result string) prometheus.Counter { return m.issued.WithLabelValues(result) }
 	m.verdicts.find = func(result string) prometheus.Counter { return m.validated.WithLabelValues(result) }
 	m.redisCall.find = func(command string) prometheus.Observer { return m.redisDuration.WithLabelValues(command) }
@@ -104,7 +92,7 @@ func (m *Metrics) registerAll(version, commit string) {
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, m.requests, m.duration, m.issued, m.validated, m.revoked,
+		build, m.traffic, m.issued, m.validated, m.revoked,
 		m.redisDuration, m.redisErrors, m.reloads, m.configTimestamp,
 	)
 }
@@ -123,40 +111,10 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// answer is what a request is counted by.
-type answer struct {
-	route, method string
-	status        int8 // class
-}
-
-// counted is what it is counted in.
-type counted struct {
-	requests prometheus.Counter
-	duration prometheus.Observer
-}
-
 // Request counts one answered request. route must be a template, never a path
-// that a caller chose.
+// that a caller chose; a method that HTTP does not define counts as "other".
 func (m *Metrics) Request(route, method string, status int, d time.Duration) {
-	s := m.answered.get(answer{route, method, statusClass(status)})
-	s.requests.Inc()
-	s.duration.Observe(d.Seconds())
-}
-
-func (m *Metrics) seriesOf(a answer) *counted {
-	class := "other"
-	if a.status > 0 {
-		class = strconv.Itoa(int(a.status)) + "xx"
-	}
-	return &counted{m.requests.WithLabelValues(a.route, a.method, class), m.duration.WithLabelValues(a.route)}
-}
-
-// statusClass folds a status into 1 … 5, and all others into 0.
-func statusClass(status int) int8 {
-	if status < 100 || status > 599 {
-		return 0
-	}
-	return int8(status / 100)
+	m.traffic.count(route, method, status, d)
 }
 
 // Issued counts one request for a token by its result.

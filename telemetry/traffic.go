@@ -1,0 +1,151 @@
+package telemetry
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// traffic counts the requests of all routes. It is a [prometheus.Collector] of its own because
+// there may be ten thousand routes: as members of vectors, the series of one of them are dozens of
+// objects with pointers among them, which the garbage collector follows again and again, and
+// which a request finds in no cache of the processor. Here they are one object without pointers,
+// from which series are made when somebody asks for them. It is safe for concurrent use.
+type traffic struct {
+	requests, duration *prometheus.Desc
+	routes             sync.Map // of *routeTraffic by name
+}
+
+// routeTraffic is what was counted of one route.
+type routeTraffic struct {
+	since        int64         // Unix time in nanoseconds
+	microseconds atomic.Uint64 // the sum of all durations: fifty years of ten thousand streams
+	durations    [len(durationBounds) + 1]atomic.Uint64
+	answers      [len(methods) + 1][classes]atomic.Uint64
+}
+
+// durationBounds are the upper bounds of the buckets for durations. The last one is not bounded.
+var durationBounds = [...]time.Duration{
+	500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+}
+
+// methods are those that are told apart, the most frequent first.
+var methods = [...]string{
+	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodHead, http.MethodOptions, http.MethodConnect, http.MethodTrace,
+}
+
+// classes is how many classes of status there are: 1xx to 5xx, and the first for all others.
+const classes = 6
+
+// other is the label of methods and statuses that are not told apart.
+const other = "other"
+
+func newTraffic() *traffic {
+	return &traffic{
+		requests: prometheus.NewDesc("snowgate_http_requests_total",
+			"Requests answered, by route template, method and status class.",
+			[]string{"route", "method", "status"}, nil),
+		duration: prometheus.NewDesc("snowgate_http_request_duration_seconds",
+			"Time from the request's head to the end of its answer, by route template. Streams count with their whole life.",
+			[]string{"route"}, nil),
+	}
+}
+
+// count counts one answered request.
+func (t *traffic) count(route, method string, status int, d time.Duration) {
+	r := t.of(route)
+	r.answers[methodIndex(method)][classOf(status)].Add(1)
+	r.durations[bucketOf(d)].Add(1)
+	r.microseconds.Add(uint64(max(d, 0) / time.Microsecond)) //nolint:gosec // not negative
+}
+
+// of returns what is counted of a route. It allocates only the first time.
+func (t *traffic) of(route string) *routeTraffic {
+	found, ok := t.routes.Load(route)
+	if !ok {
+		found, _ = t.routes.LoadOrStore(route, &routeTraffic{since: time.Now().UnixNano()})
+	}
+	return found.(*routeTraffic) //nolint:forcetypeassert // nothing else is stored
+}
+
+func methodIndex(method string) int {
+	for i, known := range methods {
+		if method == known {
+			return i
+		}
+	}
+	return len(methods)
+}
+
+// classOf folds a status into 1 … 5, and all others into 0.
+func classOf(status int) int {
+	if status < 100 || status > 599 {
+		return 0
+	}
+	return status / 100
+}
+
+func bucketOf(d time.Duration) int {
+	for i, bound := range durationBounds {
+		if d <= bound {
+			return i
+		}
+	}
+	return len(durationBounds)
+}
+
+// Describe implements [prometheus.Collector].
+func (t *traffic) Describe(descs chan<- *prometheus.Desc) {
+	descs <- t.requests
+	descs <- t.duration
+}
+
+// Collect implements [prometheus.Collector]. A request that ends meanwhile may be in one series of
+// its route and not yet in another.
+func (t *traffic) Collect(metrics chan<- prometheus.Metric) {
+	for name, value := range t.routes.Range {
+		route, _ := name.(string)
+		r, _ := value.(*routeTraffic)
+		since := time.Unix(0, r.since)
+		for i := range r.answers {
+			method := other
+			if i < len(methods) {
+				method = methods[i]
+			}
+			for class := range r.answers[i] {
+				if n := r.answers[i][class].Load(); n > 0 {
+					metrics <- prometheus.MustNewConstMetricWithCreatedTimestamp(t.requests, prometheus.CounterValue, float64(n), since,
+						route, method, className(class))
+				}
+			}
+		}
+		if count, buckets := r.histogram(); count > 0 {
+			sum := float64(r.microseconds.Load()) / 1e6
+			metrics <- prometheus.MustNewConstHistogramWithCreatedTimestamp(t.duration, count, sum, buckets, since, route)
+		}
+	}
+}
+
+func className(class int) string {
+	if class == 0 {
+		return other
+	}
+	return strconv.Itoa(class) + "xx"
+}
+
+// histogram returns how many durations there were, and how many up to each bound, in seconds.
+func (r *routeTraffic) histogram() (count uint64, buckets map[float64]uint64) {
+	buckets = make(map[float64]uint64, len(durationBounds))
+	for i, bound := range durationBounds {
+		count += r.durations[i].Load()
+		buckets[bound.Seconds()] = count
+	}
+	return count + r.durations[len(durationBounds)].Load(), buckets
+}
