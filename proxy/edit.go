@@ -24,6 +24,9 @@ type Edits struct {
 
 // compile returns a copy of e with canonical names.
 func (e Edits) compile() (Edits, error) {
+	if e.none() {
+		return Edits{}, nil
+	}
 	var faults []error
 	clean := Edits{Set: make(map[string]string, len(e.Set))}
 	for name, value := range e.Set {

@@ -54,8 +54,12 @@ func NewTable(routes []Route, reserved []string) (*Table, error) {
 // Extend returns a table with the routes of t and those of more that are in order,
 // have no name and no place that a route before them has, and lie at none of the
 // gateway's own paths. refused says, by index in more, what is wrong with the
-// others; a conflict names the owners of both. t stays as it is.
+// others; a conflict names the owners of both. t stays as it is, and is returned if there are
+// no more.
 func (t *Table) Extend(more []Route) (extended *Table, refused map[int]error) {
+	if len(more) == 0 {
+		return t, nil
+	}
 	extended = &Table{hosts: make(map[string]*node), reserved: t.reserved}
 	named := make(map[string]*Route, len(t.routes)+len(more))
 	for _, route := range t.routes {
