@@ -18,6 +18,10 @@ const (
 	// it dozens of times in a second. More than this saves nothing that could be
 	// measured, and stays resident.
 	heapRoom = 16 << 20
+	// leastPercent is by how much of what lives the heap may grow, at least: it may triple.
+	// Go has 100. With a hundred thousand clients or a million cached tokens a collection takes
+	// so long that a request would cost a tenth or a third more than with few.
+	leastPercent = 200
 	// limitShare is the part of the container's memory that the Go runtime is told
 	// to stay within; it does not count the program text and the kernel's buffers.
 	limitShare = 0.9
@@ -86,11 +90,11 @@ func keepRoom() {
 }
 
 // roomPercent is the percentage of what lives that gives it heapRoom, in steps,
-// and at least what is usual.
+// and at least leastPercent.
 func roomPercent(living uint64) int {
 	const step = 50
 	percent := 100 * heapRoom / max(living, 1<<20)
-	return max(100, int(percent)/step*step)
+	return max(leastPercent, int(percent)/step*step)
 }
 
 // afterCollection calls f after every garbage collection from now on.

@@ -13,9 +13,9 @@ func TestRoomPercent(t *testing.T) {
 	}{
 		{0, 1600, "the least, before the first collection"},
 		{4 << 20, 400, "4 MiB live: the next collection is at 20 MiB"},
-		{7 << 20, 200, "rounded down, so that it is not set anew every time"},
-		{16 << 20, 100, "as Go has it"},
-		{1 << 30, 100, "never less than that"},
+		{6 << 20, 250, "rounded down, so that it is not set anew every time"},
+		{8 << 20, 200, "it may triple"},
+		{1 << 30, 200, "never less than that"},
 	}
 	for _, test := range tests {
 		if got := roomPercent(test.living); got != test.want {

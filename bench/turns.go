@@ -65,5 +65,5 @@ func (o options) laps() int {
 	if o.quick {
 		return 3
 	}
-	return 5
+	return 4
 }
