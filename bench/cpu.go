@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"snowgate/bench/load"
 )
 
 // warmUp is how long a contestant is under load before it is measured.
@@ -29,6 +32,9 @@ func runCPU(ctx context.Context, b *bench) error {
 		_, err := t.saturate(ctx, c.http2, warmUp)
 		return err
 	}, func(c contestant, t *target) error {
+		if err := t.settle(ctx, c.http2); err != nil {
+			return err
+		}
 		measured, err := t.cost(ctx, c.http2, turn)
 		costs[c.name] = append(costs[c.name], measured)
 		fmt.Fprintf(os.Stderr, "  %3d %-31s %6.1f µs  %6.0f/s  %3.0f %%\n",
@@ -61,6 +67,25 @@ func (b *bench) contestants() []contestant {
 // chosen tells whether -only lets something through.
 func (o options) chosen(name string) bool {
 	return slices.ContainsFunc(strings.Split(o.only, ","), func(part string) bool { return strings.Contains(name, part) })
+}
+
+// settle asks a target for something after it had nothing to do while the others had their turns:
+// what it has forgotten and given back meanwhile is no part of what is measured. It takes a quarter of
+// a second, or a whole one where only tools with whole seconds can ask.
+func (t *target) settle(ctx context.Context, http2 bool) error {
+	at, err := url.Parse(t.url)
+	if err != nil {
+		return err
+	}
+	if http2 || at.Scheme != "http" {
+		_, err := t.saturate(ctx, http2, warmUp)
+		return err
+	}
+	_, err = load.Run(ctx, load.Plan{
+		Address: at.Host, Connections: connections, Length: turn / 4,
+		Request: inTurn(at.Host, t.tokens, []string{at.Path}),
+	})
+	return err
 }
 
 // cost asks the target for as much as it gives.
