@@ -89,7 +89,7 @@ func main() {
 	flag.StringVar(&o.source, "source", "..", "source tree that is built for profiles")
 	flag.StringVar(&o.out, "out", "", "folder for the tables and charts (default: results; with -quick: none)")
 	flag.BoolVar(&o.quick, "quick", false, "the main contestants and short rounds")
-	flag.IntVar(&o.rounds, "rounds", 0, "rounds (default: 5; with -quick: 2)")
+	flag.IntVar(&o.rounds, "rounds", 0, "rounds (default: 3; with -quick: 2)")
 	flag.DurationVar(&o.length, "for", 0, "length of a measurement outside of turns, whole seconds (default: 2s; with -quick: 1s)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -122,7 +122,7 @@ func (o options) withDefaults() options {
 	case o.quick:
 		set(2, time.Second, "cpu", "")
 	}
-	set(5, 2*time.Second, "all", "results")
+	set(3, 2*time.Second, "all", "results")
 	if o.quick && o.out == "results" {
 		o.out = ""
 	}
