@@ -142,6 +142,9 @@ func TestExtend(t *testing.T) {
 		route.Name, route.Host, route.Path = name, host, path
 		return route
 	}
+	if same, refused := file.Extend(nil); same != file || len(refused) != 0 {
+		t.Errorf("Extend by nothing = another table, %v", refused)
+	}
 	extended, refused := file.Extend([]proxy.Route{
 		from("shop/a", "a", "", "/a"),
 		from("shop/b", "b", "", "/a"),            // a was first
