@@ -20,6 +20,7 @@ import (
 	"snowgate/exchange"
 	"snowgate/middleware"
 	"snowgate/problem"
+	"snowgate/telemetry"
 )
 
 // recorded is what Record was told.
@@ -162,11 +163,18 @@ func TestObserveBoundsCallersText(t *testing.T) {
 	r.Method = strings.Repeat("M", 5000)
 	r.RequestURI = "/" + strings.Repeat("p", 5000)
 	r.Header.Set("User-Agent", strings.Repeat("é", 5000))
-	_, line, _ := observe(t, r, nil, func(http.ResponseWriter, *http.Request) {})
+	_, line, told := observe(t, r, nil, func(http.ResponseWriter, *http.Request) {})
 	for name, limit := range map[string]int{"method": 40, "path": 520, "user_agent": 260} {
 		if text, _ := line[name].(string); len(text) > limit || text == "" {
 			t.Errorf("%s is logged with %d bytes, want at most %d", name, len(text), limit)
 		}
+	}
+	metrics := telemetry.New("test", "test")
+	metrics.Request(told.Route, told.Method, told.Status, 0)
+	w := httptest.NewRecorder()
+	metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if text := w.Body.String(); !strings.Contains(text, `method="other"`) || strings.Contains(text, "MM") {
+		t.Errorf("method %.20q is not counted as other", told.Method)
 	}
 }
 
