@@ -29,9 +29,6 @@ func runCPU(ctx context.Context, b *bench) error {
 	list := b.contestants()
 	costs := make(map[string][]cost)
 	err := b.turns(ctx, list, func(c contestant, t *target) error {
-		_, err := t.saturate(ctx, c.http2, warmUp)
-		return err
-	}, func(c contestant, t *target) error {
 		if err := t.settle(ctx, c.http2); err != nil {
 			return err
 		}
@@ -69,23 +66,30 @@ func (o options) chosen(name string) bool {
 	return slices.ContainsFunc(strings.Split(o.only, ","), func(part string) bool { return strings.Contains(name, part) })
 }
 
-// settle asks a target for something after it had nothing to do while the others had their turns:
-// what it has forgotten and given back meanwhile is no part of what is measured. It takes a quarter of
-// a second, or a whole one where only tools with whole seconds can ask.
+// settle asks a target for something after it had nothing to do. It takes a whole second where only
+// tools that count in seconds can ask.
 func (t *target) settle(ctx context.Context, http2 bool) error {
-	at, err := url.Parse(t.url)
+	plan, err := t.plan(settling)
 	if err != nil {
 		return err
 	}
-	if http2 || at.Scheme != "http" {
-		_, err := t.saturate(ctx, http2, warmUp)
-		return err
+	if http2 || !strings.HasPrefix(t.url, "http://") {
+		_, err = t.saturate(ctx, http2, turn)
+	} else {
+		_, err = load.Run(ctx, plan)
 	}
-	_, err = load.Run(ctx, load.Plan{
-		Address: at.Host, Connections: connections, Length: turn / 4,
-		Request: inTurn(at.Host, t.tokens, []string{at.Path}),
-	})
 	return err
+}
+
+// plan asks the target with all of its tokens in turn, over HTTP/1.1.
+func (t *target) plan(length time.Duration) (load.Plan, error) {
+	at, err := url.Parse(t.url)
+	if err != nil {
+		return load.Plan{}, err
+	}
+	return load.Plan{
+		Address: at.Host, Connections: connections, Length: length, Request: inTurn(at.Host, t.tokens, []string{at.Path}),
+	}, nil
 }
 
 // cost asks the target for as much as it gives.

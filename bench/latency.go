@@ -24,18 +24,14 @@ type delays struct{ p50, p90, p99, p999, most, cost float64 }
 // in a lap. What snowgate can do at most is measured anew in each lap: it is half as much a minute
 // later if the host has become busy, and a rate for all laps would be more than 60 % of it then.
 func runLatency(ctx context.Context, b *bench) error {
-	nginx := contestant{name: nginxPlain, start: nginxTarget("http", "PORT")}
-	busy := nginx
+	busy := pick(nginxPlain)
 	busy.name = nginxBusy
-	list := []contestant{pick(ours), nginx, pick(oursUncached), busy, pick(nginxLuaRedis), pick(bareProxy), {name: "upstream directly", start: directTarget}}
+	list := []contestant{pick(ours), pick(nginxPlain), pick(oursUncached), busy, pick(nginxLuaRedis), pick(bareProxy), {name: "upstream directly", start: directTarget}}
 	all := make(map[string][]delays)
 	var did rates
 	stolen, begun := stolenTime(), time.Now()
 	var rate float64
-	err := b.turns(ctx, list, func(_ contestant, t *target) error {
-		_, err := t.saturate(ctx, false, warmUp)
-		return err
-	}, func(c contestant, t *target) error {
+	err := b.turns(ctx, list, func(c contestant, t *target) error {
 		asked := rate
 		switch c.name {
 		case ours, nginxBusy:
@@ -89,20 +85,20 @@ func directTarget(_ context.Context, s *site) (*target, error) {
 
 // delays asks the target at a rate, for a moment longer than what is measured.
 func (t *target) delays(ctx context.Context, rate float64) (delays, error) {
-	const settle = turn / 4 // connections are made, and the first requests of each sent
-	host := strings.TrimSuffix(strings.TrimPrefix(t.url, "http://"), "/orders")
+	plan, err := t.plan(turn)
+	if err != nil {
+		return delays{}, err
+	}
+	plan.Rate, plan.WarmUp = rate, settling
 	var result load.Result
 	span, err := t.span(func() (err error) {
-		result, err = load.Run(ctx, load.Plan{
-			Address: host, Connections: connections, Rate: rate, WarmUp: settle, Length: turn,
-			Request: inTurn(host, t.tokens, []string{"/orders"}),
-		})
+		result, err = load.Run(ctx, plan)
 		return err
 	})
 	if err != nil {
 		return delays{}, err
 	}
-	requests := rate * (settle + turn).Seconds()
+	requests := rate * (settling + turn).Seconds()
 	at := func(percentile float64) float64 {
 		return microseconds(time.Duration(result.Latency.ValueAtQuantile(percentile)))
 	}

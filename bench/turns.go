@@ -11,20 +11,24 @@ import (
 // conditions each.
 const turn = time.Second
 
-// turns starts the contestants and has them take turns (A B A B …), laps of them, while the
+// settling is how long a target is asked before it is measured at a moment's notice: connections are
+// made, and what it has forgotten and given back while the others had their turns is there again.
+const settling = turn / 4
+
+// turns starts the contestants, warms them up and has them take turns (A B A B …), laps of them, while the
 // others are up and have nothing to do. It does so anew for each round: where the kernel
 // happens to put a process in memory makes a difference, too. What follows from the same
 // index of a contestant's figures was measured within seconds.
-func (b *bench) turns(ctx context.Context, list []contestant, warm, measure func(contestant, *target) error) error {
+func (b *bench) turns(ctx context.Context, list []contestant, measure func(contestant, *target) error) error {
 	for range b.rounds {
-		if err := b.round(ctx, list, warm, measure); err != nil {
+		if err := b.round(ctx, list, measure); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) round(ctx context.Context, list []contestant, warm, measure func(contestant, *target) error) error {
+func (b *bench) round(ctx context.Context, list []contestant, measure func(contestant, *target) error) error {
 	targets := make([]*target, 0, len(list))
 	defer func() {
 		for _, t := range targets {
@@ -49,7 +53,10 @@ func (b *bench) round(ctx context.Context, list []contestant, warm, measure func
 	if err := each(func(_ contestant, t *target) error { return t.verify(ctx) }); err != nil {
 		return err
 	}
-	if err := each(warm); err != nil {
+	if err := each(func(c contestant, t *target) error {
+		_, err := t.saturate(ctx, c.http2, warmUp)
+		return err
+	}); err != nil {
 		return err
 	}
 	for range b.laps() {
