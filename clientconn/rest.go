@@ -11,24 +11,23 @@ import (
 	"snowgate/nonblock"
 )
 
-// Rest keeps connections of a server on which nothing has been asked for a while. The
-// server believes that their clients have closed them, and forgets all it had for them.
-// Rest is also a [net.Listener], which the server has to serve, too: Accept returns a
-// connection when something comes on it again.
+// Rest keeps connections on which nothing has been asked for a while. It is also a
+// [net.Listener]: Accept returns a connection when something comes on it again.
 //
-// A connection goes to rest only if it speaks HTTP/1.1 without TLS, its server waits for
-// a request, and no byte of one has come. The server must have [ConnContext] and
-// [ConnState]. What ends the wait is what would have ended the server's: the client goes, or
-// the idle timeout of the server passes, which goes on counting.
+// A server of our own has a connection rest by [Conn.Rest]. Those that net/http serves
+// come by themselves: as soon as it waits for the next request, it is told that the client has
+// closed the connection, and forgets all it had for it. For that, [net/http.Server] must
+// have [ConnState], the connection must speak HTTP/1 without TLS, and no byte of the next request
+// may have come. What ends the wait is what would have ended the server's: the client
+// goes, or its idle timeout passes.
 //
-// For that, one has to know how net/http reads: it has a buffer of 4 KiB per connection,
-// and when it waits for a request it offers all of that to Read, unless there is something
-// left in it. If it has a larger one, no connection goes to rest.
+// For that, one has to know how net/http waits: when it has said that a connection is idle, it sets the read
+// deadline, and sets it again when a request has begun. It has a buffer of 4 KiB, and offers
+// all of that to Read, unless there is something left in it. If it has a larger one, it keeps its connections.
 //
 // It is safe for concurrent use.
 type Rest struct {
 	addr    net.Addr
-	left    instant // of the idle timeout, when a connection goes to rest
 	waiters Waiters
 	rested  atomic.Uint64
 
@@ -44,13 +43,10 @@ type Rest struct {
 	over    bool // empty is closed
 }
 
-// NewRest returns a Rest for connections of a server that listens on addr and closes
-// those on which nothing was asked for idleTimeout. They go to rest after a while, which
-// must be shorter.
-func NewRest(addr net.Addr, idleTimeout, after time.Duration) *Rest {
+// NewRest returns a Rest for connections of a server that listens on addr.
+func NewRest(addr net.Addr) *Rest {
 	return &Rest{
-		addr: addr, left: instant(idleTimeout - after),
-		woken: make(chan net.Conn), closed: make(chan struct{}), empty: make(chan struct{}),
+		addr: addr, woken: make(chan net.Conn), closed: make(chan struct{}), empty: make(chan struct{}),
 		resting: make(map[net.Conn]struct{}),
 	}
 }
@@ -184,7 +180,8 @@ const serverBuffer = 4 << 10
 // read.mu.
 type rester struct {
 	rest  *Rest // nil: there is none
-	idle  bool  // the server waits for a request, and nothing of one has come
+	soon  bool  // net/http has answered, and is about to wait for a request
+	idle  bool  // it waits, and nothing of one has come
 	gone  bool  // Read has said that the client has closed the connection, which is at rest
 	taken bool  // the connection was handed over
 
@@ -193,10 +190,13 @@ type rester struct {
 	large bool  // the server has a larger buffer
 }
 
-// look notes that something was read, and finds out from the first bytes which version of
+// look notes that p was read from the connection itself, and finds out from the first bytes which version of
 // HTTP the client speaks.
 func (r *rester) look(p []byte) {
 	const preface = "PRI" // RFC 9113 §3.4
+	if len(p) == 0 {
+		return
+	}
 	r.idle = false
 	if r.old {
 		return
@@ -207,27 +207,42 @@ func (r *rester) look(p []byte) {
 	}
 }
 
-// restsAt returns when a Read into a buffer of that length is given up for a rest. It needs
-// read.mu.
-func (c *Conn) restsAt(length int) instant {
+// wait notes that the read deadline is set. net/http does so when it begins to wait for a request, and again when one has
+// begun, which it may have read with the one before.
+func (r *rester) wait() { r.soon, r.idle = false, r.soon }
+
+// goesToRest reports whether the connection is at rest from now on, instead of a Read
+// into a buffer of that length. It needs read.mu.
+func (c *Conn) goesToRest(length int) bool {
 	r := &c.rester
+	if r.gone {
+		return true
+	}
 	if length > serverBuffer && (r.idle || r.seen == 0) { // else a body is read past the buffer
 		r.large = true
 	}
-	if !r.idle || length != serverBuffer || !r.old || r.large || r.rest == nil || c.leave == nil || c.read.wanted == never {
-		return never
-	}
-	return c.read.wanted - r.rest.left
-}
-
-// goesToRest reports whether the connection is at rest from now on, after a Read that was
-// interrupted by err. It needs read.mu.
-func (c *Conn) goesToRest(err error) bool {
-	if c.closed || !c.read.isReviewed(err) || !c.rester.rest.admit() {
+	if !r.idle || length != serverBuffer || !r.old || r.large || r.rest == nil || c.closed {
 		return false
 	}
-	c.read.calls--
-	c.rester.gone = true
+	r.gone = r.rest.admit()
+	return r.gone
+}
+
+// Rest has the connection rest until something comes on it, but no longer than until, and reports
+// whether it does: if so, it belongs to the [Rest] that has wrapped it. Nobody may be in a Read, and
+// everything that was read must have been used.
+func (c *Conn) Rest(until time.Time) bool {
+	c.read.mu.Lock()
+	r := &c.rester
+	c.recall()
+	if r.rest == nil || r.gone || c.closed || len(c.ahead) > 0 || !r.rest.admit() {
+		c.read.mu.Unlock()
+		return false
+	}
+	r.gone = true
+	c.read.wanted = instantOf(until)
+	c.read.mu.Unlock()
+	_ = c.Close()
 	return true
 }
 
@@ -248,7 +263,7 @@ func (c *Conn) handOver() bool {
 func ConnState(c net.Conn, state http.ConnState) {
 	if conn, ok := c.(*Conn); ok {
 		conn.read.mu.Lock()
-		conn.rester.idle = state == http.StateIdle
+		conn.rester.soon, conn.rester.idle = state == http.StateIdle, false
 		conn.read.mu.Unlock()
 	}
 }

@@ -20,7 +20,7 @@ func TestStreamIsWhole(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			conn, _, peer := pipe(t)
-			ctx := clientconn.ConnContext(t.Context(), conn)
+			ctx := conn.Context(t.Context())
 			sent := make([]byte, 40)
 			for i := range sent {
 				sent[i] = byte(i)
@@ -36,9 +36,7 @@ func TestStreamIsWhole(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("seed %d: the context has ended with its client there", seed)
 			}
-			// A deadline of its own would end the look, as it ends the server's.
-			_ = conn.SetReadDeadline(time.Time{})
-			_, _ = conn.Read(make([]byte, 1))
+			conn.Watch()
 			_ = peer.Close()
 			time.Sleep(2 * clientconn.Glance)
 			synctest.Wait()
@@ -63,30 +61,43 @@ func sendSlowly(peer interface{ Write([]byte) (int, error) }, data []byte, rando
 	}
 }
 
-// doAnything does one thing with conn, and returns what it has read.
+// doAnything does one thing with conn, and returns what it has read and not put back.
 func doAnything(t *testing.T, conn *clientconn.Conn, random *rand.Rand) []byte {
 	t.Helper()
+	pause := func() { time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) }
 	switch random.IntN(6) {
 	case 0:
-		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+		pause()
 	case 1, 2:
-		// The server's background read. If the client is looked for, or something was
-		// found, it has something to return.
-		_ = conn.SetReadDeadline(time.Time{})
-		p := make([]byte, 1)
-		n, err := conn.Read(p)
-		if err != nil {
-			t.Errorf("a background read = %v", err)
+		conn.Watch()
+	case 3: // a request of which something is left for who serves it
+		p := readSoon(t, conn, random)
+		whole := random.IntN(len(p) + 1)
+		if random.IntN(2) == 0 {
+			conn.Watch()
+			pause()
 		}
-		return p[:n]
+		cut := whole + random.IntN(len(p)-whole+1)
+		conn.Unread(p[cut:])
+		if random.IntN(2) == 0 {
+			pause()
+		}
+		conn.Unread(p[whole:cut])
+		return p[:whole]
 	default:
-		_ = conn.SetReadDeadline(time.Now().Add(time.Duration(random.IntN(200)) * time.Millisecond))
-		p := make([]byte, 1+random.IntN(8))
-		n, err := conn.Read(p)
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("Read = %v", err)
-		}
-		return p[:n]
+		return readSoon(t, conn, random)
 	}
 	return nil
+}
+
+// readSoon reads for a short time.
+func readSoon(t *testing.T, conn *clientconn.Conn, random *rand.Rand) []byte {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Duration(random.IntN(200)) * time.Millisecond))
+	p := make([]byte, 1+random.IntN(8))
+	n, err := conn.Read(p)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read = %v", err)
+	}
+	return p[:n]
 }

@@ -16,10 +16,9 @@ func TestWaitersAreLetGo(t *testing.T) {
 			conn := Wrap(near, &w)
 			defer far.Close()
 			defer conn.Close()
-			ConnContext(t.Context(), conn)
+			conn.Context(t.Context())
 			for range 3 { // the later ones while it waits
-				_ = conn.SetReadDeadline(time.Time{})
-				_, _ = conn.Read(make([]byte, 1))
+				conn.Watch()
 			}
 			if i%2 == 0 {
 				_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))

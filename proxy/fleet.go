@@ -73,12 +73,16 @@ func (f *fleet) adopt(t *Table) []*pool {
 	f.inFlight = make(map[string]*atomic.Int64, len(t.routes))
 	pools := make([]*pool, len(t.routes))
 	checks := make(map[*upstream]*HealthCheck)
+	same := make(map[target]*target) // routes that name the same have it in common: a request finds it in the processor's cache
 	for i, route := range t.routes {
 		f.inFlight[route.Name] = cmp.Or(counters[route.Name], new(atomic.Int64))
 		pools[i] = &pool{fleet: f, balance: route.Balance, most: int64(route.MaxInFlight), inFlight: f.inFlight[route.Name], discovered: route.Discovered}
 		for _, t := range route.targets {
 			u := f.keep(t, known)
-			pools[i].members = append(pools[i].members, member{t, u})
+			if same[t] == nil {
+				same[t] = &t
+			}
+			pools[i].members = append(pools[i].members, member{same[t], u})
 			if route.Health != nil {
 				checks[u] = route.Health
 			}

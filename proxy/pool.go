@@ -32,7 +32,7 @@ type pool struct {
 
 // member is one upstream of a route.
 type member struct {
-	target   target
+	target   *target
 	upstream *upstream
 }
 
@@ -120,7 +120,7 @@ func (p *pool) none(tried []*replica) error {
 func (p *pool) candidates(list []candidate, now time.Time) []candidate {
 	for i := range p.members {
 		for _, r := range p.members[i].upstream.current(now) {
-			list = append(list, candidate{&p.members[i].target, r})
+			list = append(list, candidate{p.members[i].target, r})
 		}
 	}
 	return list
@@ -139,7 +139,7 @@ func (p *pool) await(ctx context.Context, list []candidate) ([]candidate, error)
 			continue
 		}
 		for _, r := range found {
-			list = append(list, candidate{&p.members[i].target, r})
+			list = append(list, candidate{p.members[i].target, r})
 		}
 		return list, nil
 	}
