@@ -46,7 +46,8 @@ type Options struct {
 	// RestAfter is when it goes to rest instead of waiting here. It is shorter.
 	RestAfter time.Duration
 	// WriteTimeout is for answers whose handler sets no deadline by itself: how long handler and client may
-	// take together, at least. It is that and RestAfter at most, so that nobody has to look at the clock.
+	// take together, at least. At most it is that and the longest time for which the request can have been waited
+	// for, so that nobody has to look at the clock when it comes.
 	WriteTimeout time.Duration
 	// ErrorLog is told of panics, and of handlers that answer twice.
 	ErrorLog *log.Logger
