@@ -91,14 +91,20 @@ func newServed(handler http.HandlerFunc, change func(*httpserver.Options)) *serv
 // serve starts a server on a socket.
 func serve(t testing.TB, handler http.HandlerFunc, change func(*httpserver.Options)) *served {
 	t.Helper()
-	inner := listen(t)
 	s := newServed(handler, change)
+	s.start(t)
+	return s
+}
+
+// start has s serve a socket.
+func (s *served) start(t testing.TB) {
+	t.Helper()
+	inner := listen(t)
 	s.address, s.rest = inner.Addr().String(), clientconn.NewRest(inner.Addr())
 	s.ends.Go(func() { _ = s.Serve(listener{inner, s.rest}) })
 	s.ends.Go(func() { _ = s.Serve(s.rest) })
 	s.ends.Go(func() { _ = s.others.Serve(s.Others()) })
 	t.Cleanup(s.stop)
-	return s
 }
 
 func (s *served) stop() {

@@ -935,28 +935,17 @@ func TestEmptyLineAfterPost(t *testing.T) {
 	c.hears("GET /a ")
 }
 
-// serveWith is serve with another server of net/http.
-func serveWith(t *testing.T, handler http.HandlerFunc, change func(*http.Server)) *served {
-	s := newServed(handler, nil)
-	change(s.others)
-	inner := listen(t)
-	s.address, s.rest = inner.Addr().String(), clientconn.NewRest(inner.Addr())
-	s.ends.Go(func() { _ = s.Serve(listener{inner, s.rest}) })
-	s.ends.Go(func() { _ = s.Serve(s.rest) })
-	s.ends.Go(func() { _ = s.others.Serve(s.Others()) })
-	t.Cleanup(s.stop)
-	return s
-}
-
 // A deadline for an answer of ours is none for those of net/http, which may have no WriteTimeout.
 func TestWriteDeadlineStays(t *testing.T) {
-	s := serveWith(t, func(w http.ResponseWriter, r *http.Request) {
+	s := newServed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "0")
 		_ = http.NewResponseController(w).Flush()
 		if who(r) == plainly {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 		}
-	}, func(o *http.Server) { o.WriteTimeout = 0 })
+	}, nil)
+	s.others.WriteTimeout = 0
+	s.start(t)
 	c := dial(t, s.address)
 	c.says(get("/"))
 	c.hears("")
