@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // request is an [http.Request] with what belongs to it in one piece of memory.
@@ -194,23 +197,12 @@ func cutField(text string) (name, value, rest string, ok bool) {
 	if len(rest) < 2 || rest[0] != '\r' || rest[1] != '\n' {
 		return "", "", "", false
 	}
-	return name, trim(value), rest[2:], true
+	return name, textproto.TrimString(value), rest[2:], true
 }
 
 // isWord reports whether text is word in any case, which is one of ASCII. There are letters beyond that are the same
 // as one of it to [strings.EqualFold], and longer.
 func isWord(text, word string) bool { return len(text) == len(word) && strings.EqualFold(text, word) }
-
-// trim removes space and tabs around value.
-func trim(value string) string {
-	for value != "" && (value[0] == ' ' || value[0] == '\t') {
-		value = value[1:]
-	}
-	for value != "" && (value[len(value)-1] == ' ' || value[len(value)-1] == '\t') {
-		value = value[:len(value)-1]
-	}
-	return value
-}
 
 // isHost reports whether nobody can be in doubt about host.
 func isHost(host string) bool {
@@ -241,7 +233,7 @@ var kinds = func() (kinds [256]kind) {
 		if 'A' <= b && b <= 'Z' || b == '-' {
 			kinds[c] |= inMethod
 		}
-		if letter || strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0 {
+		if httpguts.IsTokenRune(rune(c)) {
 			kinds[c] |= inName
 		}
 		if b >= ' ' && b != 0x7f || b == '\t' {

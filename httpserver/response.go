@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -315,10 +316,8 @@ func (w *response) appendHead(status int, hide ...string) {
 func sortedNames(h http.Header, names []string) []string {
 	for name := range h {
 		names = append(names, name)
-		for i := len(names) - 1; i > 0 && names[i] < names[i-1]; i-- {
-			names[i], names[i-1] = names[i-1], names[i]
-		}
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -332,7 +331,7 @@ func (w *response) appendField(name string, values []string) {
 		w.out = append(w.out, name...)
 		w.out = append(w.out, ": "...)
 		if !isPlain(value) {
-			value = lineBreaks.Replace(strings.Trim(value, " \t\r\n"))
+			value = lineBreaks.Replace(textproto.TrimString(value))
 		}
 		w.out = append(w.out, value...)
 		w.out = append(w.out, "\r\n"...)

@@ -293,8 +293,7 @@ const (
 // work answers requests until there is something else to do with the connection. They are
 // like usual, but for what they say.
 func (s *Server) work(d *desk, usual *http.Request) outcome {
-	first := [...]time.Duration{s.FirstTimeout}
-	times := first[:]
+	times := []time.Duration{s.FirstTimeout}
 	d.since = time.Now()
 	for {
 		d.skipLines()
