@@ -27,7 +27,7 @@ type patientListener struct {
 
 func newPatientListener(inner *net.TCPListener) *patientListener {
 	return &patientListener{
-		TCPListener: inner, rest: clientconn.NewRest(inner.Addr()), empty: make(chan struct{}),
+		TCPListener: inner, rest: clientconn.NewRest(inner.Addr(), idleTimeout, restAfter), empty: make(chan struct{}),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"snowgate/clientconn"
 	"snowgate/config"
-	"snowgate/httpserver"
 )
 
 // Limits of both listeners.
@@ -75,19 +74,14 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	defer cutStreams(nil)
 	patient := newPatientListener(public)
 	g.rested = patient.rest.Count
-	handler := g.publicHandler(g.forwarder)
-	publicServer := g.newServer(streams, "public", handler)
+	publicServer := g.newServer(streams, "public", g.publicHandler(g.forwarder))
 	g.speak(publicServer)
-	plainServer := g.newPlainServer(streams, handler)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
 	g.announce(public, admin)
-	failed := make(chan error, 5)
-	if g.certificate != nil {
-		go func() { failed <- publicServer.ServeTLS(patient, "", "") }() // the certificate is in its TLSConfig
-	} else {
-		go func() { failed <- plainServer.Serve(patient) }()
-		go func() { failed <- plainServer.Serve(patient.rest) }()
-		go func() { failed <- publicServer.Serve(plainServer.Others()) }()
+	failed := make(chan error, 4)
+	go func() { failed <- g.servePublic(publicServer, patient) }()
+	if g.certificate == nil { // with TLS, none goes to rest
+		go func() { failed <- publicServer.Serve(patient.rest) }()
 	}
 	if admin != nil {
 		go func() { failed <- adminServer.Serve(admin) }()
@@ -103,12 +97,10 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	var err error
 	select {
 	case <-ctx.Done():
-		g.leave(patient, cutStreams)
+		g.leave(patient, publicServer, cutStreams)
 	case err = <-failed: // whatever it is, there is no gateway without it
 		g.log.Error().Err(err).Msg("the gateway cannot go on")
 	}
-	// All that is left on them are connections on which nothing has been asked.
-	_ = plainServer.Close()
 	_ = publicServer.Close()
 	_ = adminServer.Close()
 	stopWork(errors.New("the gateway has stopped"))
@@ -128,6 +120,7 @@ func (g *gateway) newServer(base context.Context, name string, handler http.Hand
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no path: it is refused like other targets
 		ErrorLog:                     serverLog(g.log, name),
 		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  clientconn.ConnContext,
 		ConnState:                    clientconn.ConnState,
 		Protocols:                    new(http.Protocols),
 	}
@@ -135,13 +128,11 @@ func (g *gateway) newServer(base context.Context, name string, handler http.Hand
 	return server
 }
 
-// newPlainServer returns the server for all requests but those that only net/http understands.
-func (g *gateway) newPlainServer(base context.Context, handler http.Handler) *httpserver.Server {
-	return httpserver.New(httpserver.Options{
-		Handler: handler, BaseContext: base,
-		FirstTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, RestAfter: restAfter, WriteTimeout: writeTimeout,
-		ErrorLog: serverLog(g.log, "public"),
-	})
+func (g *gateway) servePublic(server *http.Server, listener net.Listener) error {
+	if g.certificate != nil {
+		return server.ServeTLS(listener, "", "") // the certificate is in its TLSConfig
+	}
+	return server.Serve(listener)
 }
 
 // announce says where the gateway listens and what somebody should know.
@@ -163,7 +154,7 @@ func (g *gateway) announce(public, admin *net.TCPListener) {
 }
 
 // leave is the shutdown, up to the last answer. Its times count from now.
-func (g *gateway) leave(public *patientListener, cutStreams context.CancelCauseFunc) {
+func (g *gateway) leave(public *patientListener, server *http.Server, cutStreams context.CancelCauseFunc) {
 	deadline, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
 	defer cancel()
 	g.log.Info().Dur("drain", g.cfg.Drain).Dur("timeout", g.cfg.ShutdownTimeout).Msg("snowgate stops: it still accepts requests")
@@ -176,6 +167,8 @@ func (g *gateway) leave(public *patientListener, cutStreams context.CancelCauseF
 		cutStreams(errors.New("the gateway stops"))
 		g.awaitCut()
 	}
+	// All that is left are connections on which nothing has been asked.
+	_ = server.Close()
 }
 
 // settleTime is how long it must be quiet before the gateway believes that it has

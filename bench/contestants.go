@@ -88,7 +88,7 @@ const (
 	oursUncached  = "snowgate, cache off"
 	oursBaseline  = "snowgate, baseline"
 	bareProxy     = "bare ReverseProxy"
-	floorProxy    = "floor"
+	floorProxy    = "floor of net/http"
 	nginxPlain    = "nginx"
 	nginxLuaRedis = "nginx + Lua + Redis"
 )

@@ -1,19 +1,26 @@
-// Package clientconn makes the connections of clients cheap for a server.
+// Package clientconn makes the connections of clients cheap for [net/http.Server].
 //
-// A server moves the deadlines of a connection several times for every request. On a
-// socket each of these moves changes a timer. Nearly none has an effect: the next one
+// The server moves the deadlines of a connection about eight times for every request.
+// On a socket each of these moves changes a timer. Nearly none has an effect: the next one
 // comes long before the deadline. A [Conn] notes what is wanted, and leaves the
 // deadline that the socket has, as long as that is not too late. If it turns out to be too
 // early, the read or write that failed is continued with the deadline that is wanted
 // by then.
 //
-// To notice that a client has gone while its request is being answered, somebody has to
-// read. net/http has a goroutine do so for every request. A Conn that is told to
-// [Conn.Watch] begins only when that has lasted for a while: see [Glance].
+// And while a handler runs, another goroutine of the server reads one byte in the
+// background, to notice that the client has gone, and is interrupted when the handler
+// returns: two changes of goroutines and back, for nothing in nearly all requests. A Conn
+// whose server has [ConnContext] answers this read at once, with nothing, and begins to
+// look by itself when the handler has run for a while: see [Glance]. If the client has gone,
+// it ends the context that it gave to the connection.
 //
-// A connection on which nothing is asked takes a server many KiB: buffers, and the stack
-// of a goroutine that has been through a handler. [Rest] keeps such connections, and gives
-// them back with the next request.
+// All of this relies on net/http for its speed only. If that changes its ways, a Conn
+// still behaves like the connection it wraps, but for one thing that [io.Reader]
+// allows: see [Conn.Read].
+//
+// A connection on which nothing is asked takes the server about 20 KiB: two buffers, and
+// the stack of a goroutine that has been through a handler. [Rest] takes such connections
+// away from the server, and gives them back with the next request.
 package clientconn
 
 import (
@@ -21,7 +28,7 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
+	"os"
 	"sync"
 	"time"
 )
@@ -39,14 +46,16 @@ type Conn struct {
 	leave   context.CancelFunc // ends the context of the connection; nil: it has none
 
 	// Guarded by read.mu.
-	closed   bool
-	glance   glance    // whether the client is looked for
-	since    uint64    // tick of waiters at which that was wished for
-	waits    bool      // it is among the waiters
-	recalled bool      // the look is to end
-	over     sync.Cond // the look has ended
-	ahead    []byte    // what is read before anything else
-	rester   rester
+	closed    bool
+	unlimited bool      // the deadline was taken away, and nothing was read since
+	glance    glance    // whether the client is looked for
+	since     uint64    // tick of waiters at which that was wished for
+	waits     bool      // it is among the waiters
+	recalled  bool      // the look is to end
+	over      sync.Cond // the look has ended
+	ahead     [1]byte   // what it found
+	found     bool      // it has found something that was not read yet
+	rester    rester
 }
 
 // glance is how far the look for the client has come.
@@ -61,78 +70,105 @@ const (
 // Wrap returns inner as a Conn of a server whose connections share w.
 func Wrap(inner net.Conn, w *Waiters) *Conn {
 	c := &Conn{Conn: inner, waiters: w}
-	c.read = deadline{wanted: never, armed: never, set: inner.SetReadDeadline}
-	c.write = deadline{wanted: never, armed: never, set: inner.SetWriteDeadline}
+	c.read = deadline{wanted: never, review: never, armed: never, set: inner.SetReadDeadline}
+	c.write = deadline{wanted: never, review: never, armed: never, set: inner.SetWriteDeadline}
 	c.over.L = &c.read.mu
 	return c
 }
 
-// Context returns a context that derives from parent and ends when the connection is
-// closed, or its client is found to have gone: see [Conn.Watch]. It is called once, before
-// anybody else uses the connection.
-func (c *Conn) Context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancel(parent)
-	c.leave = cancel
+// ConnContext is for the field of [net/http.Server] with that name. The context it returns
+// ends when the client of c has gone, or c is closed. If c is no [Conn], but TLS above one,
+// it returns ctx: the server reads in the background then.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	conn, ok := c.(*Conn)
+	if !ok {
+		return ctx
+	}
+	ctx, conn.leave = context.WithCancel(ctx)
 	return ctx
 }
 
-// Watch has the client looked for after a while, until the next Read: if it has closed the
-// connection, the context that [Conn.Context] returned ends. It takes the read deadline
-// away. Nobody may be in a Read.
-func (c *Conn) Watch() {
+// Read implements [net.Conn]. The first Read of a single byte after the deadline was taken
+// away returns 0 and nil, if [ConnContext] has seen the connection: that is the server's
+// background read, and whoever else does so reads again.
+func (c *Conn) Read(p []byte) (int, error) {
+	c.read.mu.Lock()
+	if c.rester.gone {
+		c.read.mu.Unlock()
+		return 0, io.EOF
+	}
+	if len(p) == 1 && !c.found {
+		switch {
+		case c.unlimited && c.read.wanted == never && c.leave != nil:
+			c.unlimited = false
+			c.wish()
+			c.read.mu.Unlock()
+			return 0, nil
+		case c.read.wanted == past && !c.closed:
+			c.read.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded // it was given up before it began
+		}
+	}
+	c.unlimited = false
+	if c.glance != unwanted {
+		c.recall()
+	}
+	if c.found && len(p) > 0 {
+		c.found = false
+		c.read.mu.Unlock()
+		p[0] = c.ahead[0]
+		return 1, nil
+	}
+	c.read.review = c.restsAt(len(p))
+	c.read.begin()
+	c.read.mu.Unlock()
+	for {
+		n, err := c.Conn.Read(p)
+		switch c.afterRead(p[:n], err) {
+		case goOn:
+			continue
+		case goToRest:
+			return 0, io.EOF
+		}
+		return n, err
+	}
+}
+
+// outcome is what follows an attempt to read.
+type outcome uint8
+
+const (
+	goBack   outcome = iota // to the caller, with what came
+	goOn                    // with another attempt
+	goToRest                // and tell the caller that the connection has ended
+)
+
+// afterRead judges an attempt to read that ended with got and err.
+func (c *Conn) afterRead(got []byte, err error) outcome {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
-	_ = c.read.want(never)
-	if c.glance == looking || len(c.ahead) > 0 || c.closed || c.leave == nil {
-		return // requests that came together: nothing was read between them
+	if len(got) > 0 {
+		c.rester.look(got)
+	}
+	if err != nil && c.goesToRest(err) {
+		return goToRest
+	}
+	if c.read.repeats(err) {
+		return goOn
+	}
+	return goBack
+}
+
+// wish has the client looked for after a while, unless it is already. It needs read.mu.
+func (c *Conn) wish() {
+	if c.glance == looking { // requests that came together: nothing was read between them
+		return
 	}
 	c.glance, c.since = wished, c.waiters.tick.Load()
 	if !c.waits {
 		c.waits = true
 		c.waiters.add(c)
 	}
-}
-
-// Unread has a copy of p read before anything else.
-func (c *Conn) Unread(p []byte) {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	c.ahead = slices.Concat(p, c.ahead)
-}
-
-// Read implements [net.Conn].
-func (c *Conn) Read(p []byte) (int, error) {
-	c.read.mu.Lock()
-	if c.glance != unwanted {
-		c.recall()
-	}
-	if len(c.ahead) > 0 && len(p) > 0 {
-		n := copy(p, c.ahead)
-		c.ahead = c.ahead[n:]
-		c.rester.idle = false
-		c.read.mu.Unlock()
-		return n, nil
-	}
-	if c.goesToRest(len(p)) {
-		c.read.mu.Unlock()
-		return 0, io.EOF
-	}
-	c.read.begin()
-	c.read.mu.Unlock()
-	for {
-		n, err := c.Conn.Read(p)
-		if !c.readOn(p[:n], err) {
-			return n, err
-		}
-	}
-}
-
-// readOn reports whether to go on after an attempt to read that ended with got and err.
-func (c *Conn) readOn(got []byte, err error) bool {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	c.rester.look(got)
-	return c.read.repeats(err)
 }
 
 // visit begins the look if it was wished for long enough ago, at the tick now. It
@@ -145,6 +181,7 @@ func (c *Conn) visit(now uint64) bool {
 		return true
 	case c.glance == wished:
 		c.glance = looking
+		c.read.review = never
 		c.read.begin()
 		go c.look()
 	}
@@ -165,8 +202,7 @@ func (c *Conn) look() {
 			continue
 		}
 		gone := err != nil && !c.recalled
-		c.rester.look(p[:n])
-		c.ahead = append(c.ahead, p[:n]...)
+		c.ahead, c.found = p, n == 1
 		c.glance, c.recalled = unwanted, false
 		c.read.mu.Unlock()
 		c.over.Broadcast()
@@ -207,6 +243,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	at := instantOf(t)
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
+	c.unlimited = at == never
 	c.rester.wait()
 	return c.read.want(at)
 }

@@ -21,7 +21,6 @@ type counted struct {
 
 	mu                          sync.Mutex
 	reads, writes, rDead, wDead int
-	got                         int // reads that have returned something
 }
 
 func (c *counted) count(n *int) {
@@ -32,11 +31,7 @@ func (c *counted) count(n *int) {
 
 func (c *counted) Read(p []byte) (int, error) {
 	c.count(&c.reads)
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.count(&c.got)
-	}
-	return n, err
+	return c.Conn.Read(p)
 }
 
 func (c *counted) Write(p []byte) (int, error) {
@@ -60,12 +55,6 @@ func (c *counted) counts() (reads, writes, rDead, wDead int) {
 	return c.reads, c.writes, c.rDead, c.wDead
 }
 
-func (c *counted) gotten() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.got
-}
-
 // pipe returns a wrapped connection, what counts its calls, and its peer.
 func pipe(t *testing.T) (*clientconn.Conn, *counted, net.Conn) {
 	t.Helper()
@@ -76,8 +65,8 @@ func pipe(t *testing.T) (*clientconn.Conn, *counted, net.Conn) {
 	return conn, inner, far
 }
 
-// Every step is done to a plain connection, to a wrapped one, and to one whose client is
-// looked for unless it is read, and must come to the same end after the same time.
+// Every step is done to a plain connection and to a wrapped one, and must come to the
+// same end after the same time.
 func TestDeadlinesAreThoseOfThePlainConnection(t *testing.T) {
 	const second = time.Second
 	in := func(c net.Conn, d time.Duration) error { return c.SetReadDeadline(time.Now().Add(d)) }
@@ -151,32 +140,34 @@ func TestDeadlinesAreThoseOfThePlainConnection(t *testing.T) {
 			time.AfterFunc(second, func() { _ = c.Close() })
 			return read(c)
 		}},
-		{"closed before", func(c, _ net.Conn) error { _ = c.Close(); return read(c) }},
-		{"it is set during the read", func(c, _ net.Conn) error {
+		{"one byte: closed", func(c, _ net.Conn) error { _ = c.Close(); return readByte(c) }},
+		{"one byte: it fires", func(c, _ net.Conn) error { _ = in(c, second); return readByte(c) }},
+		{"one byte: it is set during the read", func(c, _ net.Conn) error {
 			time.AfterFunc(second/100, func() { _ = in(c, second) })
-			return read(c)
-		}},
-		{"the past comes first, and goes again", func(c, peer net.Conn) error {
-			_ = c.SetReadDeadline(time.Unix(1, 0))
-			err := read(c)
-			_ = c.SetReadDeadline(time.Time{})
-			time.AfterFunc(second, func() { _, _ = peer.Write([]byte("x")) })
-			return errors.Join(err, read(c))
-		}},
-		{"the past interrupts, and goes again, as often as net/http likes", func(c, peer net.Conn) error {
-			for range 10 {
-				time.AfterFunc(second, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
-				if err := readByte(c); !errors.Is(err, os.ErrDeadlineExceeded) {
-					return err
-				}
-				_ = c.SetReadDeadline(time.Time{})
-			}
-			time.AfterFunc(second, func() { _, _ = peer.Write([]byte("x")) })
 			return readByte(c)
 		}},
-		{"the peer leaves", func(c, peer net.Conn) error {
+		{"one byte: the past interrupts at once", func(c, _ net.Conn) error {
+			time.AfterFunc(second/100, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+			return readByte(c)
+		}},
+		{"one byte: the past interrupts late", func(c, _ net.Conn) error {
+			time.AfterFunc(second, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+			return readByte(c)
+		}},
+		{"one byte: the past comes first, and goes again", func(c, peer net.Conn) error {
+			_ = c.SetReadDeadline(time.Unix(1, 0))
+			err := readByte(c)
+			_ = c.SetReadDeadline(time.Time{})
+			time.AfterFunc(second, func() { _, _ = peer.Write([]byte("x")) })
+			return errors.Join(err, readByte(c))
+		}},
+		{"one byte: closed early", func(c, _ net.Conn) error {
+			time.AfterFunc(second/100, func() { _ = c.Close() })
+			return readByte(c)
+		}},
+		{"one byte: the peer leaves late", func(c, peer net.Conn) error {
 			time.AfterFunc(second, func() { _ = peer.Close() })
-			return read(c)
+			return readByte(c)
 		}},
 		{"a write: it fires", func(c, _ net.Conn) error {
 			_ = c.SetWriteDeadline(time.Now().Add(second))
@@ -197,28 +188,20 @@ func TestDeadlinesAreThoseOfThePlainConnection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			want, wantTook := attempt(t, tt.do, func(_ *testing.T, c net.Conn) net.Conn { return c })
-			for _, watched := range []bool{false, true} {
-				got, took := attempt(t, tt.do, func(t *testing.T, c net.Conn) net.Conn {
-					conn := clientconn.Wrap(c, new(clientconn.Waiters))
-					if watched {
-						watch(t, conn)
-					}
-					return conn
-				})
-				if got != want || took != wantTook {
-					t.Errorf("watched: %v: %q after %v, want %q after %v", watched, got, took, want, wantTook)
-				}
+			want, wantTook := attempt(t, tt.do, func(c net.Conn) net.Conn { return c })
+			got, took := attempt(t, tt.do, func(c net.Conn) net.Conn { return clientconn.Wrap(c, new(clientconn.Waiters)) })
+			if got != want || took != wantTook {
+				t.Errorf("%q after %v, want %q after %v", got, took, want, wantTook)
 			}
 		})
 	}
 }
 
 // attempt returns the error of do with one end of a pipe, and how long it took.
-func attempt(t *testing.T, do func(c, peer net.Conn) error, wrap func(*testing.T, net.Conn) net.Conn) (fault string, took time.Duration) {
-	synctest.Test(t, func(t *testing.T) {
+func attempt(t *testing.T, do func(c, peer net.Conn) error, wrap func(net.Conn) net.Conn) (fault string, took time.Duration) {
+	synctest.Test(t, func(*testing.T) {
 		near, far := net.Pipe()
-		conn := wrap(t, near)
+		conn := wrap(near)
 		start := time.Now()
 		if err := do(conn, far); err != nil {
 			fault = bare(err)
@@ -275,15 +258,12 @@ func TestWriteGoesOnWithTheRest(t *testing.T) {
 	})
 }
 
-// A request costs one read and one write, however many deadlines are set for it. How much a
-// deadline that fires is off must not grow with those that did not.
+// How much a deadline that fires is off must not grow with those that did not.
 func TestMovingDeadlinesIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
-		conn.Context(t.Context())
 		go func() { _, _ = io.Copy(peer, peer) }()
-		const requests = 1000
-		for range requests {
+		for range 1000 {
 			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 			if _, err := conn.Write([]byte("x")); err != nil {
 				t.Fatal(err)
@@ -291,31 +271,29 @@ func TestMovingDeadlinesIsFree(t *testing.T) {
 			if err := read(conn); err != nil {
 				t.Fatal(err)
 			}
-			conn.Watch()
 			time.Sleep(time.Millisecond)
 		}
-		if reads, writes, rDead, wDead := inner.counts(); reads != requests || writes != requests || rDead != 1 || wDead != 1 {
-			t.Errorf("%d reads, %d writes, and %d and %d deadlines reached the connection, want %d, %d, 1 and 1",
-				reads, writes, rDead, wDead, requests, requests)
+		if _, _, rDead, wDead := inner.counts(); rDead != 1 || wDead != 1 {
+			t.Errorf("%d and %d deadlines reached the connection, want 1 and 1", rDead, wDead)
 		}
 	})
 }
 
-// watch does what a server does when a handler begins, and returns the context of the
-// connection.
-func watch(t *testing.T, conn *clientconn.Conn) context.Context {
+// background does what the server does when a handler begins, and returns the context of
+// the connection.
+func background(t *testing.T, conn *clientconn.Conn) context.Context {
 	t.Helper()
-	ctx := conn.Context(t.Context())
-	conn.Watch()
+	ctx := clientconn.ConnContext(t.Context(), conn)
+	glance(t, conn)
 	return ctx
 }
 
-// readWhole expects the next bytes of conn to be those of want.
-func readWhole(t *testing.T, conn net.Conn, want string) {
+func glance(t *testing.T, conn *clientconn.Conn) {
 	t.Helper()
-	p := make([]byte, len(want))
-	if n, err := io.ReadFull(conn, p); err != nil || string(p) != want {
-		t.Fatalf("%q was read, and then %v, want %q", p[:n], err, want)
+	_ = conn.SetReadDeadline(time.Time{})
+	start := time.Now()
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != nil || !time.Now().Equal(start) {
+		t.Fatalf("a background read = %d, %v after %v, want nothing at once", n, err, time.Since(start))
 	}
 }
 
@@ -323,7 +301,7 @@ func readWhole(t *testing.T, conn net.Conn, want string) {
 func TestClientIsLookedForLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
-		ctx := watch(t, conn)
+		ctx := background(t, conn)
 		time.Sleep(clientconn.Glance/2 - 1)
 		synctest.Wait()
 		if reads, _, _, _ := inner.counts(); reads != 0 {
@@ -345,71 +323,17 @@ func TestClientIsLookedForLate(t *testing.T) {
 	})
 }
 
-// The context of a connection is one of the server's: it has its values, and its end.
-func TestContextHasAParent(t *testing.T) {
-	type key struct{}
-	parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
-	conn, _, _ := pipe(t)
-	ctx := conn.Context(parent)
-	if got := ctx.Value(key{}); got != "value" {
-		t.Errorf("the value is %v, want that of the parent", got)
-	}
-	if ctx.Err() != nil {
-		t.Error("the context has ended before its parent")
-	}
-	cancel()
-	if ctx.Err() == nil {
-		t.Error("the context has not ended with its parent")
-	}
-}
-
-// The client is not looked for if nothing can come of it, or what comes has to wait.
-func TestWatchDoesNotLook(t *testing.T) {
-	for name, do := range map[string]func(context.Context, *clientconn.Conn){
-		"something is ahead":  func(ctx context.Context, c *clientconn.Conn) { c.Context(ctx); c.Unread([]byte("x")); c.Watch() },
-		"closed":              func(ctx context.Context, c *clientconn.Conn) { c.Context(ctx); _ = c.Close(); c.Watch() },
-		"closed afterwards":   func(ctx context.Context, c *clientconn.Conn) { c.Context(ctx); c.Watch(); _ = c.Close() },
-		"there is no context": func(_ context.Context, c *clientconn.Conn) { c.Watch() },
-		"nobody has asked":    func(ctx context.Context, c *clientconn.Conn) { c.Context(ctx) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn, inner, _ := pipe(t)
-				do(t.Context(), conn)
-				time.Sleep(2 * clientconn.Glance)
-				synctest.Wait()
-				if reads, _, _, _ := inner.counts(); reads != 0 {
-					t.Errorf("the client is looked for: %d reads", reads)
-				}
-			})
-		})
-	}
-}
-
-// The deadline by which a request had to come is not one for its answer.
-func TestWatchTakesTheReadDeadlineAway(t *testing.T) {
-	for _, after := range []time.Duration{clientconn.Glance / 4, clientconn.Glance * 3} { // before a look begins, and after
-		synctest.Test(t, func(t *testing.T) {
-			conn, _, peer := pipe(t)
-			ctx := conn.Context(t.Context())
-			for range 3 {
-				_ = conn.SetReadDeadline(time.Now().Add(after))
-				go func() { _, _ = peer.Write([]byte("x")) }()
-				readWhole(t, conn, "x")
-				conn.Watch()
-				time.Sleep(after + time.Minute)
-				synctest.Wait()
-				if ctx.Err() != nil {
-					t.Fatalf("%v: the context has ended with the read deadline of the request", after)
-				}
-			}
-			_ = peer.Close()
-			synctest.Wait()
-			if ctx.Err() == nil {
-				t.Errorf("%v: the context has not ended with its client gone", after)
-			}
-		})
-	}
+// Only the first read of a byte is the server's.
+func TestOneReadReturnsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, peer := pipe(t)
+		background(t, conn)
+		time.AfterFunc(time.Second, func() { _, _ = peer.Write([]byte("x")) })
+		var p [1]byte
+		if n, err := conn.Read(p[:]); n != 1 || err != nil || p[0] != 'x' {
+			t.Errorf("the second Read = %d %q, %v, want x", n, p, err)
+		}
+	})
 }
 
 // What the look finds, or does not find, is there for the next read, and deadlines are
@@ -419,11 +343,14 @@ func TestLookLosesNothing(t *testing.T) {
 		for _, asked := range []time.Duration{clientconn.Glance / 8, clientconn.Glance * 3} {
 			synctest.Test(t, func(t *testing.T) {
 				conn, _, peer := pipe(t)
-				ctx := watch(t, conn)
+				ctx := background(t, conn)
 				time.AfterFunc(sent, func() { _, _ = peer.Write([]byte("request")) })
 				time.Sleep(asked)
 				_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-				readWhole(t, conn, "request")
+				p := make([]byte, 7)
+				if _, err := io.ReadFull(conn, p); err != nil || string(p) != "request" {
+					t.Errorf("sent after %v, asked after %v: %q, %v", sent, asked, p, err)
+				}
 				start := time.Now()
 				_ = conn.SetReadDeadline(start.Add(time.Second))
 				if err := read(conn); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
@@ -432,13 +359,7 @@ func TestLookLosesNothing(t *testing.T) {
 				if ctx.Err() != nil {
 					t.Error("the context has ended with its client there")
 				}
-				conn.Watch()
-				_ = peer.Close()
-				time.Sleep(clientconn.Glance)
-				synctest.Wait()
-				if ctx.Err() == nil {
-					t.Error("the client was not looked for again")
-				}
+				glance(t, conn)
 			})
 		}
 	}
@@ -449,10 +370,10 @@ func TestLookLosesNothing(t *testing.T) {
 func TestOneLookAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
-		watch(t, conn)
+		background(t, conn)
 		for range 3 {
 			time.Sleep(2 * clientconn.Glance)
-			conn.Watch()
+			glance(t, conn)
 		}
 		time.Sleep(2 * clientconn.Glance)
 		if reads, _, _, _ := inner.counts(); reads != 1 {
@@ -460,173 +381,29 @@ func TestOneLookAtATime(t *testing.T) {
 		}
 		go func() { _, _ = peer.Write([]byte("request")) }()
 		synctest.Wait() // the look has taken a byte
-		conn.Watch()
-		time.Sleep(2 * clientconn.Glance)
-		if reads, _, _, _ := inner.counts(); reads != 1 {
-			t.Errorf("%d looks, though one has found something", reads)
+		glance := make([]byte, 1)
+		if n, err := conn.Read(glance); n != 1 || err != nil {
+			t.Errorf("a background read after the look = %d, %v, want what it has found", n, err)
 		}
-		readWhole(t, conn, "request")
+		p := make([]byte, 6)
+		if _, err := io.ReadFull(conn, p); err != nil || string(glance)+string(p) != "request" {
+			t.Errorf("%q and %q, %v", glance, p, err)
+		}
 	})
-}
-
-// A Read ends what Watch has asked for, also if no look has begun.
-func TestReadEndsTheWatch(t *testing.T) {
-	for _, after := range []time.Duration{0, clientconn.Glance * 2} {
-		synctest.Test(t, func(t *testing.T) {
-			conn, inner, peer := pipe(t)
-			ctx := watch(t, conn)
-			time.Sleep(after)
-			go func() { _, _ = peer.Write([]byte("x")) }()
-			readWhole(t, conn, "x")
-			before, _, _, _ := inner.counts()
-			_ = peer.Close()
-			time.Sleep(clientconn.Glance * 2)
-			synctest.Wait()
-			if reads, _, _, _ := inner.counts(); reads != before || ctx.Err() != nil {
-				t.Errorf("after %v: the client is looked for: %d reads, want %d; the context: %v", after, reads, before, ctx.Err())
-			}
-		})
-	}
 }
 
 // A deadline that is set while the client is looked for is one of the look, too.
 func TestDeadlineOfALook(t *testing.T) {
-	for _, moved := range []bool{false, true} { // while the look goes on
-		synctest.Test(t, func(t *testing.T) {
-			conn, _, _ := pipe(t)
-			ctx := watch(t, conn)
-			start, want := time.Now(), time.Second
-			_ = conn.SetReadDeadline(start.Add(want))
-			if moved {
-				time.Sleep(time.Second / 2)
-				want = 2 * time.Second
-				_ = conn.SetReadDeadline(start.Add(want))
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Minute):
-			}
-			if took := time.Since(start); took != want {
-				t.Errorf("moved: %v: the look has ended after %v, want %v", moved, took, want)
-			}
-		})
-	}
-}
-
-// After a look, however it has ended, moving deadlines is as cheap as before.
-func TestMovingDeadlinesIsFreeAfterALook(t *testing.T) {
-	for _, finds := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			conn, inner, peer := pipe(t)
-			conn.Context(t.Context())
-			for range 3 {
-				conn.Watch()
-				time.Sleep(2 * clientconn.Glance)
-				go func() {
-					if !finds {
-						time.Sleep(clientconn.Glance)
-					}
-					_, _ = peer.Write([]byte("xy"))
-				}()
-				if finds {
-					synctest.Wait()
-				}
-				readWhole(t, conn, "xy")
-				_, _, before, _ := inner.counts()
-				for i := range 10 {
-					_ = conn.SetReadDeadline(time.Now().Add(time.Hour - time.Duration(i)*time.Minute))
-				}
-				if _, _, rDead, _ := inner.counts(); rDead != before {
-					t.Errorf("finds: %v: %d deadlines were set while nothing was read", finds, rDead-before)
-				}
-			}
-		})
-	}
-}
-
-// What was put back is read before anything else, in pieces as small as they are asked
-// for, and no more is waited for.
-func TestUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, inner, peer := pipe(t)
-		p := []byte("cdef")
-		conn.Unread(p)
-		copy(p, "----") // it is who calls that has p
-		conn.Unread([]byte("ab"))
-		conn.Unread(nil)
-		readWhole(t, conn, "a")
-		readWhole(t, conn, "bcd")
-		big := make([]byte, 100)
-		if n, err := conn.Read(big); err != nil || string(big[:n]) != "ef" {
-			t.Errorf("Read = %q, %v, want what was left", big[:n], err)
-		}
-		if reads, _, _, _ := inner.counts(); reads != 0 {
-			t.Errorf("%d reads reached the connection, want none", reads)
-		}
-		go func() { _, _ = peer.Write([]byte("gh")) }()
-		readWhole(t, conn, "g")
-		conn.Unread([]byte("g"))
-		readWhole(t, conn, "gh")
-	})
-}
-
-// What was read before a look comes before what that finds, whenever it is put back.
-func TestUnreadAndLook(t *testing.T) {
-	const begun = clientconn.Glance * 3 / 2
-	for name, do := range map[string]func(conn *clientconn.Conn, send func()){
-		"before the look":           func(conn *clientconn.Conn, send func()) { conn.Unread([]byte("ab")); time.Sleep(begun); send() },
-		"while one goes on":         func(conn *clientconn.Conn, send func()) { time.Sleep(begun); conn.Unread([]byte("ab")); send() },
-		"after it has found a byte": func(conn *clientconn.Conn, send func()) { time.Sleep(begun); send(); conn.Unread([]byte("ab")) },
-		"around what it has found": func(conn *clientconn.Conn, send func()) {
-			conn.Unread([]byte("b"))
-			time.Sleep(begun)
-			send()
-			conn.Unread([]byte("a"))
-		},
-		"while one goes on, one two": func(conn *clientconn.Conn, send func()) {
-			time.Sleep(begun)
-			conn.Unread([]byte("b"))
-			conn.Unread([]byte("a"))
-			send()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn, inner, peer := pipe(t)
-				ctx := watch(t, conn)
-				do(conn, func() {
-					go func() { _, _ = peer.Write([]byte("cd")) }()
-					synctest.Wait()
-				})
-				if reads, _, _, _ := inner.counts(); reads != 1 {
-					t.Errorf("%d reads, want that of the look", reads)
-				}
-				readWhole(t, conn, "abc")
-				readWhole(t, conn, "d")
-				if ctx.Err() != nil {
-					t.Error("the context has ended with its client there")
-				}
-			})
-		})
-	}
-}
-
-// What was put back while a look goes on is there at once, and the look loses nothing.
-func TestReadOfUnreadDuringALook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn, _, peer := pipe(t)
-		ctx := watch(t, conn)
-		time.Sleep(2 * clientconn.Glance)
-		conn.Unread([]byte("ab"))
+		conn, _, _ := pipe(t)
+		ctx := background(t, conn)
 		start := time.Now()
-		readWhole(t, conn, "ab")
-		if took := time.Since(start); took != 0 {
-			t.Errorf("what was put back came after %v", took)
-		}
-		go func() { _, _ = peer.Write([]byte("cd")) }()
-		readWhole(t, conn, "cd")
-		if ctx.Err() != nil {
-			t.Error("the context has ended with its client there")
+		_ = conn.SetReadDeadline(start.Add(time.Second))
+		time.Sleep(time.Second / 2)
+		_ = conn.SetReadDeadline(start.Add(2 * time.Second))
+		<-ctx.Done()
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("the look has ended after %v, want 2s", took)
 		}
 	})
 }
@@ -636,7 +413,7 @@ func TestCloseEndsTheContext(t *testing.T) {
 	for _, after := range []time.Duration{0, clientconn.Glance * 2} {
 		synctest.Test(t, func(t *testing.T) {
 			conn, inner, _ := pipe(t)
-			ctx := watch(t, conn)
+			ctx := background(t, conn)
 			time.Sleep(after)
 			_ = conn.Close()
 			synctest.Wait()
@@ -664,7 +441,7 @@ func TestEachWaitsForItself(t *testing.T) {
 			all.Go(func() {
 				defer func() { _, _ = conn.Close(), far.Close() }()
 				time.Sleep(time.Duration(i) * 7 * time.Millisecond)
-				watch(t, conn)
+				background(t, conn)
 				quick, rest := i%3 == 0, clientconn.Glance
 				if quick {
 					rest = clientconn.Glance / 3

@@ -9,12 +9,13 @@ import (
 )
 
 // deadline is that of one direction. Its invariant: while a call of the connection is under
-// way, armed is not after wanted.
+// way, armed is after neither wanted nor review.
 type deadline struct {
 	set func(time.Time) error // of the connection
 
 	mu     sync.Mutex
 	wanted instant // what the owner has asked for
+	review instant // when a call that goes on is to be thought over; never: not at all
 	armed  instant // what the connection has
 	calls  int     // of the connection that are under way
 }
@@ -53,7 +54,7 @@ func (d *deadline) again(err error) bool {
 // repeats is again for who has mu.
 func (d *deadline) repeats(err error) bool {
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && d.wanted > now() {
-		if d.armed == d.wanted {
+		if d.armed == d.next() {
 			return true // somebody else has armed it
 		}
 		return d.arm() == nil
@@ -62,16 +63,32 @@ func (d *deadline) repeats(err error) bool {
 	return false
 }
 
+// isReviewed reports whether the call that ended with err is to be thought over now, which
+// is done once. It needs mu.
+func (d *deadline) isReviewed(err error) bool {
+	if d.review == never || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	at := now()
+	if at < d.review || at >= d.wanted {
+		return false
+	}
+	d.review = never
+	return true
+}
+
+func (d *deadline) next() instant { return min(d.wanted, d.review) }
+
 // tighten sees to it that armed is not too late.
 func (d *deadline) tighten() error {
-	if d.armed <= d.wanted {
+	if d.armed <= d.next() {
 		return nil
 	}
 	return d.arm()
 }
 
 func (d *deadline) arm() error {
-	d.armed = d.wanted
+	d.armed = d.next()
 	return d.set(d.armed.time())
 }
 

@@ -6,10 +6,3 @@ func (r *Rest) Len() int {
 	defer r.mu.Unlock()
 	return len(r.resting)
 }
-
-// Ahead returns how many bytes are read before anything else.
-func (c *Conn) Ahead() int {
-	c.read.mu.Lock()
-	defer c.read.mu.Unlock()
-	return len(c.ahead)
-}

@@ -11,23 +11,26 @@ import (
 	"snowgate/nonblock"
 )
 
-// Rest keeps connections on which nothing has been asked for a while. It is also a
-// [net.Listener]: Accept returns a connection when something comes on it again.
+// Rest keeps connections of a server on which nothing has been asked for a while. The
+// server believes that their clients have closed them, and forgets all it had for them.
+// Rest is also a [net.Listener], which the server has to serve, too: Accept returns a
+// connection when something comes on it again.
 //
-// A server of our own has a connection rest by [Conn.Rest]. Those that net/http serves
-// come by themselves: as soon as it waits for the next request, it is told that the client has
-// closed the connection, and forgets all it had for it. For that, [net/http.Server] must
-// have [ConnState], the connection must speak HTTP/1 without TLS, and no byte of the next request
-// may have come. What ends the wait is what would have ended the server's: the client
-// goes, or its idle timeout passes.
+// A connection goes to rest only if it speaks HTTP/1.1 without TLS, its server waits for
+// a request, and no byte of one has come. The server must have [ConnContext] and
+// [ConnState]. What ends the wait is what would have ended the server's: the client goes, or
+// the idle timeout of the server passes, which goes on counting.
 //
-// For that, one has to know how net/http waits: when it has said that a connection is idle, it sets the read
-// deadline, and sets it again when a request has begun. It has a buffer of 4 KiB, and offers
-// all of that to Read, unless there is something left in it. If it has a larger one, it keeps its connections.
+// For that, one has to know how net/http waits. When it has said that a connection is idle, it
+// sets the read deadline, and sets it again when a request has begun, which it may have read
+// together with the one before. It has a buffer of 4 KiB per connection, and when it waits it
+// offers all of that to Read, unless there is something left in it. If it has a larger one,
+// no connection goes to rest.
 //
 // It is safe for concurrent use.
 type Rest struct {
 	addr    net.Addr
+	left    instant // of the idle timeout, when a connection goes to rest
 	waiters Waiters
 	rested  atomic.Uint64
 
@@ -43,10 +46,13 @@ type Rest struct {
 	over    bool // empty is closed
 }
 
-// NewRest returns a Rest for connections of a server that listens on addr.
-func NewRest(addr net.Addr) *Rest {
+// NewRest returns a Rest for connections of a server that listens on addr and closes
+// those on which nothing was asked for idleTimeout. They go to rest after a while, which
+// must be shorter.
+func NewRest(addr net.Addr, idleTimeout, after time.Duration) *Rest {
 	return &Rest{
-		addr: addr, woken: make(chan net.Conn), closed: make(chan struct{}), empty: make(chan struct{}),
+		addr: addr, left: instant(idleTimeout - after),
+		woken: make(chan net.Conn), closed: make(chan struct{}), empty: make(chan struct{}),
 		resting: make(map[net.Conn]struct{}),
 	}
 }
@@ -180,7 +186,7 @@ const serverBuffer = 4 << 10
 // read.mu.
 type rester struct {
 	rest  *Rest // nil: there is none
-	soon  bool  // net/http has answered, and is about to wait for a request
+	soon  bool  // the server has answered, and is about to wait for a request
 	idle  bool  // it waits, and nothing of one has come
 	gone  bool  // Read has said that the client has closed the connection, which is at rest
 	taken bool  // the connection was handed over
@@ -190,13 +196,10 @@ type rester struct {
 	large bool  // the server has a larger buffer
 }
 
-// look notes that p was read from the connection itself, and finds out from the first bytes which version of
+// look notes that something was read, and finds out from the first bytes which version of
 // HTTP the client speaks.
 func (r *rester) look(p []byte) {
 	const preface = "PRI" // RFC 9113 §3.4
-	if len(p) == 0 {
-		return
-	}
 	r.idle = false
 	if r.old {
 		return
@@ -207,42 +210,30 @@ func (r *rester) look(p []byte) {
 	}
 }
 
-// wait notes that the read deadline is set. net/http does so when it begins to wait for a request, and again when one has
-// begun, which it may have read with the one before.
+// wait notes that the read deadline is set.
 func (r *rester) wait() { r.soon, r.idle = false, r.soon }
 
-// goesToRest reports whether the connection is at rest from now on, instead of a Read
-// into a buffer of that length. It needs read.mu.
-func (c *Conn) goesToRest(length int) bool {
+// restsAt returns when a Read into a buffer of that length is given up for a rest. It needs
+// read.mu.
+func (c *Conn) restsAt(length int) instant {
 	r := &c.rester
-	if r.gone {
-		return true
-	}
 	if length > serverBuffer && (r.idle || r.seen == 0) { // else a body is read past the buffer
 		r.large = true
 	}
-	if !r.idle || length != serverBuffer || !r.old || r.large || r.rest == nil || c.closed {
-		return false
+	if !r.idle || length != serverBuffer || !r.old || r.large || r.rest == nil || c.leave == nil || c.read.wanted == never {
+		return never
 	}
-	r.gone = r.rest.admit()
-	return r.gone
+	return c.read.wanted - r.rest.left
 }
 
-// Rest has the connection rest until something comes on it, but no longer than until, and reports
-// whether it does: if so, it belongs to the [Rest] that has wrapped it. Nobody may be in a Read, and
-// everything that was read must have been used.
-func (c *Conn) Rest(until time.Time) bool {
-	c.read.mu.Lock()
-	r := &c.rester
-	c.recall()
-	if r.rest == nil || r.gone || c.closed || len(c.ahead) > 0 || !r.rest.admit() {
-		c.read.mu.Unlock()
+// goesToRest reports whether the connection is at rest from now on, after a Read that was
+// interrupted by err. It needs read.mu.
+func (c *Conn) goesToRest(err error) bool {
+	if c.closed || !c.read.isReviewed(err) || !c.rester.rest.admit() {
 		return false
 	}
-	r.gone = true
-	c.read.wanted = instantOf(until)
-	c.read.mu.Unlock()
-	_ = c.Close()
+	c.read.calls--
+	c.rester.gone = true
 	return true
 }
 

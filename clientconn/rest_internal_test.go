@@ -40,14 +40,13 @@ func TestLargerBuffer(t *testing.T) {
 		{"a larger one, of a server that waits", rester{idle: true, old: true, seen: 1}, 2 * serverBuffer, false},
 		{"memory for a body", rester{old: true, seen: 1}, 2 * serverBuffer, true},
 	} {
-		c := &Conn{rester: test.before}
-		c.rester.rest = new(Rest)
-		if c.goesToRest(test.first) {
-			t.Errorf("%s: it rests before anything was read", test.name)
-		}
+		c := &Conn{leave: func() {}, rester: test.before}
+		c.read.wanted = 10
+		c.rester.rest = &Rest{left: 1}
+		c.restsAt(test.first)
 		c.rester.look([]byte("GET"))
 		c.rester.idle = true
-		if got := c.goesToRest(serverBuffer); got != test.rests {
+		if got := c.restsAt(serverBuffer) != never; got != test.rests {
 			t.Errorf("%s: it rests: %v, want %v", test.name, got, test.rests)
 		}
 	}

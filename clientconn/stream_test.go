@@ -20,7 +20,7 @@ func TestStreamIsWhole(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			conn, _, peer := pipe(t)
-			ctx := conn.Context(t.Context())
+			ctx := clientconn.ConnContext(t.Context(), conn)
 			sent := make([]byte, 40)
 			for i := range sent {
 				sent[i] = byte(i)
@@ -36,7 +36,9 @@ func TestStreamIsWhole(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("seed %d: the context has ended with its client there", seed)
 			}
-			conn.Watch()
+			// A deadline of its own would end the look, as it ends the server's.
+			_ = conn.SetReadDeadline(time.Time{})
+			_, _ = conn.Read(make([]byte, 1))
 			_ = peer.Close()
 			time.Sleep(2 * clientconn.Glance)
 			synctest.Wait()
@@ -61,43 +63,30 @@ func sendSlowly(peer interface{ Write([]byte) (int, error) }, data []byte, rando
 	}
 }
 
-// doAnything does one thing with conn, and returns what it has read and not put back.
+// doAnything does one thing with conn, and returns what it has read.
 func doAnything(t *testing.T, conn *clientconn.Conn, random *rand.Rand) []byte {
 	t.Helper()
-	pause := func() { time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) }
 	switch random.IntN(6) {
 	case 0:
-		pause()
+		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 	case 1, 2:
-		conn.Watch()
-	case 3: // a request of which something is left for who serves it
-		p := readSoon(t, conn, random)
-		whole := random.IntN(len(p) + 1)
-		if random.IntN(2) == 0 {
-			conn.Watch()
-			pause()
+		// The server's background read. If the client is looked for, or something was
+		// found, it has something to return.
+		_ = conn.SetReadDeadline(time.Time{})
+		p := make([]byte, 1)
+		n, err := conn.Read(p)
+		if err != nil {
+			t.Errorf("a background read = %v", err)
 		}
-		cut := whole + random.IntN(len(p)-whole+1)
-		conn.Unread(p[cut:])
-		if random.IntN(2) == 0 {
-			pause()
-		}
-		conn.Unread(p[whole:cut])
-		return p[:whole]
+		return p[:n]
 	default:
-		return readSoon(t, conn, random)
+		_ = conn.SetReadDeadline(time.Now().Add(time.Duration(random.IntN(200)) * time.Millisecond))
+		p := make([]byte, 1+random.IntN(8))
+		n, err := conn.Read(p)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Read = %v", err)
+		}
+		return p[:n]
 	}
 	return nil
-}
-
-// readSoon reads for a short time.
-func readSoon(t *testing.T, conn *clientconn.Conn, random *rand.Rand) []byte {
-	t.Helper()
-	_ = conn.SetReadDeadline(time.Now().Add(time.Duration(random.IntN(200)) * time.Millisecond))
-	p := make([]byte, 1+random.IntN(8))
-	n, err := conn.Read(p)
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Read = %v", err)
-	}
-	return p[:n]
 }

@@ -16,9 +16,10 @@ func TestWaitersAreLetGo(t *testing.T) {
 			conn := Wrap(near, &w)
 			defer far.Close()
 			defer conn.Close()
-			conn.Context(t.Context())
+			ConnContext(t.Context(), conn)
 			for range 3 { // the later ones while it waits
-				conn.Watch()
+				_ = conn.SetReadDeadline(time.Time{})
+				_, _ = conn.Read(make([]byte, 1))
 			}
 			if i%2 == 0 {
 				_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))

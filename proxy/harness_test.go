@@ -3,11 +3,9 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,11 +18,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"snowgate/clientconn"
-	"snowgate/httpserver"
 	"snowgate/idgen"
 	"snowgate/middleware"
-	"snowgate/nonblock"
 	"snowgate/problem"
 	"snowgate/proxy"
 	"snowgate/scope"
@@ -170,56 +165,11 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 	if g.EnableHTTP2 = o.http2; o.http2 {
 		g.StartTLS()
 	} else {
-		g.servePlainly(base, t, handler)
 		g.Start()
 	}
 	t.Cleanup(func() { cut(); g.Close() })
 	return g
 }
-
-// servePlainly has the gateway's listener served as main does: by httpserver, which leaves to the server of net/http
-// what is out of the ordinary.
-func (g *gateway) servePlainly(base context.Context, t testing.TB, handler http.Handler) {
-	clients := clientListener{g.Listener, clientconn.NewRest(g.Listener.Addr())}
-	plain := httpserver.New(httpserver.Options{
-		Handler: handler, BaseContext: base, ErrorLog: log.Default(),
-		FirstTimeout: time.Minute, IdleTimeout: time.Minute, RestAfter: 10 * time.Millisecond,
-		WriteTimeout: cmp.Or(g.Config.WriteTimeout, time.Minute),
-	})
-	g.Config.ConnState = clientconn.ConnState
-	g.Listener = addressed{plain.Others(), g.Listener.Addr()}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = plain.Serve(clients) })
-	serving.Go(func() { _ = plain.Serve(clients.rest) })
-	t.Cleanup(func() {
-		_ = plain.Close()
-		serving.Wait()
-	})
-}
-
-// clientListener wraps what it accepts.
-type clientListener struct {
-	net.Listener
-
-	rest *clientconn.Rest
-}
-
-func (l clientListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return l.rest.Wrap(nonblock.Wrap(conn)), nil
-}
-
-// addressed is a listener with the address of another one.
-type addressed struct {
-	net.Listener
-
-	address net.Addr
-}
-
-func (l addressed) Addr() net.Addr { return l.address }
 
 func (g *gateway) address() string { return g.Listener.Addr().String() }
 

@@ -1,7 +1,8 @@
-// Floor is what snowgate would be with nothing in it: the connections to clients, the way to
-// the upstream and the memory management are snowgate's, and between them is nothing. It
-// checks nothing, logs nothing, counts nothing, passes every field on, and
-// knows no fault. No gateway can be like that; it tells how much of the cost is for being a proxy at all.
+// Floor is what cannot be spared by a proxy that has net/http towards its clients: the
+// connections and the way to the upstream are snowgate's, and between them is nothing. It
+// checks nothing, logs nothing, counts nothing, has no timeouts, passes every field on, and
+// knows no fault. No gateway can be like that; it tells how much of the cost is not the
+// gateway's to save.
 package main
 
 import (
@@ -17,7 +18,6 @@ import (
 	"time"
 
 	"snowgate/clientconn"
-	"snowgate/httpserver"
 	"snowgate/nonblock"
 	"snowgate/proxy/http1"
 )
@@ -35,19 +35,14 @@ func main() {
 		Address: *upstream, DialContext: new(net.Dialer).DialContext,
 		MaxIdle: 256, IdleTimeout: time.Minute, MaxHeader: 64 << 10,
 	}}
-	l := &listener{inner, clientconn.NewRest(inner.Addr())}
-	server := httpserver.New(httpserver.Options{
-		Handler: handler, BaseContext: context.Background(), FirstTimeout: 10 * time.Second,
-		IdleTimeout: time.Minute, RestAfter: 5 * time.Second, WriteTimeout: time.Minute, ErrorLog: log.Default(),
-	})
-	go func() { log.Fatal(server.Serve(l.rest)) }()
-	log.Fatal(server.Serve(l)) // whom it does not serve waits
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnContext: clientconn.ConnContext}
+	log.Fatal(server.Serve(&listener{Listener: inner}))
 }
 
 type listener struct {
 	net.Listener
 
-	rest *clientconn.Rest
+	waiters clientconn.Waiters
 }
 
 // Accept implements [net.Listener].
@@ -56,7 +51,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.rest.Wrap(nonblock.Wrap(conn)), nil
+	return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters), nil
 }
 
 type proxy struct{ transport http1.Transport }
