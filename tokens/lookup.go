@@ -8,6 +8,7 @@ import (
 	"time"
 	"unique"
 
+	"snowgate/budget"
 	"snowgate/idgen"
 )
 
@@ -43,9 +44,7 @@ func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (*entry, 
 		if waits == nil {
 			s.read(ctx, b, f, digest)
 		} else {
-			select {
-			case <-waits:
-			case <-ctx.Done():
+			if budget.Wait(ctx, waits) != nil {
 				return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 			}
 			if f.left {

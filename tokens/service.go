@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"snowgate/budget"
 	"snowgate/idgen"
 	"snowgate/scope"
 )
@@ -24,6 +25,7 @@ type Service struct {
 	cfg     Config
 	cache   cache
 	lookUps lookUps
+	timers  budget.Timers
 	watches watches
 	static  staticMode
 }
@@ -206,5 +208,6 @@ func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelF
 	if s.cfg.Timeout <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, s.cfg.Timeout)
+	bounded := s.timers.WithTimeout(ctx, s.cfg.Timeout)
+	return bounded, bounded.Release
 }

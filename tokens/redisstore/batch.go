@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"snowgate/budget"
 	"snowgate/cohort"
 )
 
@@ -64,15 +65,13 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 	if leads {
 		b.leave(lane)
 	}
-	select {
-	case <-w.done:
-		return cmd.Err()
-	case <-ctx.Done():
+	if err := budget.Wait(ctx, w.done); err != nil {
 		b.mu.Lock()
 		w.gone = true
 		b.mu.Unlock()
-		return ctx.Err()
+		return err
 	}
+	return cmd.Err()
 }
 
 // enter takes a lane, if one is free and no answer is to be expected on another at any
