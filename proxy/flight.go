@@ -37,6 +37,7 @@ type flight struct {
 	flushed  bool      // nothing of the answer waits to be sent
 	allowed  bool      // a deadline for writing was looked at, and little was written since
 	resent   bool      // the request was sent twice
+	passed   bool      // the whole answer was passed on
 	writable time.Time // when a deadline for writing was last set
 
 	leash leash
@@ -48,18 +49,34 @@ type flight struct {
 	reason   error       // why the exchange was given up; nil: it goes on
 	quit     atomic.Bool // there is a reason; read without the lock
 	call     *http1.Call
+	first    http1.Call      // what call is, in most exchanges
 	ctx      context.Context //nolint:containedctx // of this exchange; see context
 	cancel   context.CancelCauseFunc
 	unfollow func() bool // the client; nil: nobody follows it
 }
 
+// newFlight returns one that is zero.
+func (f *Forwarder) newFlight() *flight {
+	if one, ok := f.flights.Get().(*flight); ok {
+		return one
+	}
+	return new(flight)
+}
+
+// reuse gives the memory of one to another exchange. Nobody may know of it any more: so it
+// must have ended well, had no body, and neither have been watched, nor followed its client,
+// nor have made a context.
+func (f *Forwarder) reuse(one *flight) {
+	*one = flight{}
+	f.flights.Put(one)
+}
+
 // launch prepares the forwarding of r.
 func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *place) *flight {
 	route := at.Route
-	one := &flight{
-		forwarder: f, writer: w, control: *http.NewResponseController(w), request: r,
-		exchange: x, route: route, token: x.Token, pool: at.pool,
-	}
+	one := f.newFlight()
+	one.forwarder, one.writer, one.control, one.request = f, w, *http.NewResponseController(w), r
+	one.exchange, one.route, one.token, one.pool = x, route, x.Token, at.pool
 	one.patience = f.patiences.lend(route.Timeout, one)
 	// Deadlines of the server are for whole requests, and would cut streams. Where there is
 	// no body, it has taken that for reading away itself, to look for the client.
@@ -98,6 +115,7 @@ func (f *flight) serve() {
 		f.switchProtocols(answer)
 	default:
 		f.pass(&answer)
+		f.passed = true
 	}
 }
 
@@ -137,6 +155,9 @@ func (f *flight) end() {
 		f.patience.giveBack()
 	}
 	f.decompose()
+	if f.passed && f.body == nil && unfollow == nil && cancel == nil && f.leash.stop == nil {
+		f.forwarder.reuse(f)
+	}
 }
 
 // tooSlow implements [waiting].

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"snowgate/cohort"
@@ -52,6 +53,7 @@ type Forwarder struct {
 	challenge  problem.Challenge
 	buffers    *buffers
 	patiences  *patiences
+	flights    sync.Pool     // of exchanges that nobody else has heard of
 	asking     cohort.Cohort // who is about to write to a service
 	answering  cohort.Cohort // who is about to write to a client
 }

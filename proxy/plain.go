@@ -32,7 +32,11 @@ func (p plain) send(f *flight) (answer, error) {
 
 // try sends the request once: on a new connection, or on one that was kept.
 func (p plain) try(f *flight, fresh bool) (answer, error) {
-	call := p.Call()
+	call := &f.first
+	if f.call != nil {
+		call = new(http1.Call)
+	}
+	p.Begin(call)
 	f.attach(call)
 	f.forwarder.asking.Gather()
 	err := call.Send(f.attempt.within(f.request.Context()), &f.outgoing, fresh)

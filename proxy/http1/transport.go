@@ -32,7 +32,14 @@ type Transport struct {
 
 // Call returns a new call to the server. It costs nothing that would have to be
 // given back until [Call.Send] is called.
-func (t *Transport) Call() *Call { return &Call{transport: t} }
+func (t *Transport) Call() *Call {
+	c := new(Call)
+	t.Begin(c)
+	return c
+}
+
+// Begin makes c, which is zero, a call to the server.
+func (t *Transport) Begin(c *Call) { c.transport = t }
 
 // CloseIdleConnections closes the connections that no call is using, and has no more
 // of them kept from now on.

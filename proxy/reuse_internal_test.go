@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"snowgate/exchange"
+)
+
+// The memory of an exchange serves another one only if nobody can have kept the exchange.
+func TestReuse(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*flight)
+		want   bool
+	}{
+		"nothing special":           {func(*flight) {}, true},
+		"no whole answer":           {func(f *flight) { f.passed = false }, false},
+		"a body":                    {func(f *flight) { f.body = f.newBody(http.NoBody) }, false},
+		"the client was followed":   {func(f *flight) { f.lasting() }, false},
+		"a context was made of it":  {func(f *flight) { f.context() }, false},
+		"the token was watched":     {func(f *flight) { f.leash.stop = func() {} }, false},
+		"given up at the very end":  {func(f *flight) { f.giveUp(errors.New("too late")) }, true},
+		"it has waited for a while": {func(f *flight) { f.long() }, true},
+	} {
+		f := NewForwarder(Options{})
+		w := httptest.NewRecorder()
+		one := &flight{
+			forwarder: f, writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", strings.NewReader("")),
+			exchange: new(exchange.Exchange), route: new(Route), passed: true,
+		}
+		one.patience = f.patiences.lend(time.Minute, one)
+		test.change(one)
+		one.end()
+		if reused := one.forwarder == nil; reused != test.want {
+			t.Errorf("%s: used again: %t, want %t", name, reused, test.want)
+		}
+	}
+}
