@@ -40,6 +40,23 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A long list is parsed like a short one, and in a time that does not grow with its square.
+func TestParseLongList(t *testing.T) {
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("%x", i))
+	}
+	want := strings.Join(names, " ")
+	for _, text := range []string{want, want + " " + want, want + " 0"} {
+		if got, err := scope.Parse(text); err != nil || got.String() != want {
+			t.Errorf("Parse of %d bytes = %d bytes, %v, want %d", len(text), len(got), err, len(want))
+		}
+	}
+	if _, err := scope.Parse(want + " "); !errors.Is(err, scope.ErrSyntax) {
+		t.Errorf("a long list that ends with a space: %v", err)
+	}
+}
+
 func TestContains(t *testing.T) {
 	tests := []struct {
 		have, want scope.List
@@ -107,4 +124,10 @@ func ExampleList_Contains() {
 	granted := scope.Of("orders.read", "orders.write")
 	fmt.Println(granted.Contains("orders.read"), granted.Contains("orders"))
 	// Output: true false
+}
+
+func TestParseDoesNotAllocate(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { _, _ = scope.Parse("orders.read orders.write billing.read") }); n != 0 {
+		t.Errorf("Parse allocates %v times, want 0", n)
+	}
 }

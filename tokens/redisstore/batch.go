@@ -37,13 +37,24 @@ type batcher struct {
 	mu      sync.Mutex
 	since   [lanes]time.Time // when each was last taken for a round trip; zero: it is free
 	waiting []*waiter
+
+	waiters sync.Pool // of those that were told and wait for nothing
 }
 
 // waiter is a command that waits to be sent, or for its answer.
 type waiter struct {
 	cmd  redis.Cmder
-	done chan struct{}
-	gone bool // nobody waits any more; guarded by batcher.mu
+	done chan struct{} // holds one: cmd has its answer
+	gone bool          // nobody waits any more; guarded by batcher.mu
+}
+
+// newWaiter returns one that waits for cmd.
+func (b *batcher) newWaiter(cmd redis.Cmder) *waiter {
+	if w, ok := b.waiters.Get().(*waiter); ok {
+		w.cmd = cmd
+		return w
+	}
+	return &waiter{cmd: cmd, done: make(chan struct{}, 1)}
 }
 
 // process sends cmd and waits for its answer, but no longer than ctx lasts. It
@@ -59,7 +70,7 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 			return b.client.Process(ctx, cmd)
 		}
 	}
-	w := &waiter{cmd: cmd, done: make(chan struct{})}
+	w := b.newWaiter(cmd)
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
 	if leads {
@@ -71,6 +82,8 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 		b.mu.Unlock()
 		return err
 	}
+	w.cmd = nil
+	b.waiters.Put(w)
 	return cmd.Err()
 }
 
@@ -143,6 +156,6 @@ func (b *batcher) send(batch []*waiter) {
 	}
 	_, _ = pipe.Exec(ctx) // every command has its own error
 	for _, w := range batch {
-		close(w.done)
+		w.done <- struct{}{}
 	}
 }
