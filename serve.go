@@ -151,6 +151,8 @@ func (g *gateway) announce(public, admin *net.TCPListener) {
 		g.log.Warn().Msg("SNOWGATE_CONFIG is not set: there are no clients and no routes")
 	}
 	g.logNotes(g.cfg.File)
+	// What is in force of it is elsewhere, and all that lives in memory costs time with every collection.
+	g.cfg.File.Clients, g.cfg.File.Routes, g.cfg.File.Notes = nil, nil, nil
 }
 
 // leave is the shutdown, up to the last answer. Its times count from now.
