@@ -11,6 +11,7 @@ import (
 	"snowgate/clients"
 	"snowgate/clients/redisclients"
 	"snowgate/config"
+	"snowgate/exchange"
 	"snowgate/handlers"
 	"snowgate/handlers/admin"
 	"snowgate/idgen"
@@ -82,6 +83,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 		ids:     new(ids),
 		blank:   make(chan struct{}, 1),
 	}
+	g.router.Counter = func(route string) exchange.Counter { return g.metrics.Route(route) }
 	g.routing = newRouting(g.router, logger)
 	g.watcher = g.newWatcher()
 	var err error

@@ -10,6 +10,7 @@ package exchange
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"snowgate/canonical"
 	"snowgate/tokens"
@@ -42,6 +43,8 @@ type Exchange struct {
 	// Matched is the route that the request was matched with. It belongs to
 	// package proxy, which alone reads it.
 	Matched any
+	// Counter counts the request, if the route brings one; nil: it is counted by Route.
+	Counter Counter
 	// Token is the verdict on the bearer token, nil if none was needed or
 	// accepted. The requirement of the route has been met when it is set.
 	Token *tokens.Token
@@ -61,6 +64,14 @@ type Exchange struct {
 	Upgraded bool
 	// Cause is why the request was refused or failed, for the log only.
 	Cause error
+}
+
+// Counter counts requests of one route when they have ended. It is safe for concurrent use.
+type Counter interface {
+	// Count counts one request, as [middleware.Observation.Record] does.
+	//
+	// [middleware.Observation.Record]: https://pkg.go.dev/snowgate/middleware#Observation
+	Count(method string, status int, duration time.Duration)
 }
 
 // Carrier is a context with the exchange that it carries, in one piece: it is

@@ -35,7 +35,8 @@ type Observation struct {
 	// forwarding headers may be. Empty: nobody's.
 	TrustedProxies []netip.Prefix
 	// Record, if set, is told of every request when it has ended, by the
-	// goroutine that served it. route is the template of [exchange.Exchange],
+	// goroutine that served it, unless its exchange has a Counter, which is told
+	// instead. route is the template of [exchange.Exchange],
 	// empty if none was found; method is any text that a caller chose; status is what
 	// was answered, or, for an answer that was broken off, 499 (the caller went away),
 	// 502 (the service failed), 401, 403 or 503 (its token ended, lost its scope, or
@@ -131,7 +132,9 @@ func (o *Observation) finish(v *visit) {
 		v.say(e)
 		e.Msg("request")
 	}
-	if o.Record != nil {
+	if counter := v.carrier.Exchange.Counter; counter != nil {
+		counter.Count(v.request.Method, v.outcome.counted, v.took)
+	} else if o.Record != nil {
 		o.Record(v.carrier.Exchange.Route, v.request.Method, v.outcome.counted, v.took)
 	}
 }

@@ -83,6 +83,25 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// counter counts for a route.
+type counter struct{ told recorded }
+
+func (c *counter) Count(method string, status int, _ time.Duration) {
+	c.told = recorded{Method: method, Status: status}
+}
+
+func TestObserveTellsTheCounter(t *testing.T) {
+	var own counter
+	_, _, told := observe(t, httptest.NewRequest("PUT", "/orders", nil), nil, func(w http.ResponseWriter, r *http.Request) {
+		x := exchange.From(r.Context())
+		x.Route, x.Counter = "orders", &own
+		w.WriteHeader(http.StatusTeapot)
+	})
+	if want := (recorded{Method: "PUT", Status: 418}); own.told != want || told != (recorded{}) {
+		t.Errorf("the counter was told %+v, and Record %+v, want %+v and nothing", own.told, told, want)
+	}
+}
+
 func TestObserveStatus(t *testing.T) {
 	tests := []struct {
 		why             string

@@ -85,7 +85,7 @@ func (c *CORS) valid(r *Route) error {
 		faults = append(faults, errors.New(`with credentials, "*" exposes nothing`))
 	}
 	for _, method := range c.Methods {
-		if !isMethod(method) || !r.allowsMethod(method) {
+		if !isMethod(method) || !r.allow.include(method) {
 			faults = append(faults, fmt.Errorf("method %q is not allowed on the route", method))
 		}
 	}

@@ -44,8 +44,16 @@ func (e Edits) compile() (Edits, error) {
 	return clean, errors.Join(faults...)
 }
 
-// none reports whether nothing is to be done.
-func (e *Edits) none() bool { return len(e.Remove)+len(e.Set) == 0 }
+// none reports whether nothing is to be done, as by nil.
+func (e *Edits) none() bool { return e == nil || len(e.Remove)+len(e.Set) == 0 }
+
+// orNil returns e, but nil if nothing is to be done.
+func (e *Edits) orNil() *Edits {
+	if e.none() {
+		return nil
+	}
+	return e
+}
 
 // remove takes the fields out of list, a header or a trailer, in every spelling: a
 // service that cannot tell X_Env from X-Env would believe a client's.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,31 +63,28 @@ func (f *fleet) start(work func(context.Context)) bool {
 	return true
 }
 
-// adopt returns a pool for every route of t, in their order, of the upstreams that
+// adopt gives every route of t, in their order, the pool of its place, of the upstreams that
 // are known and of new ones. Those that t does not name are let go.
-func (f *fleet) adopt(t *Table) []*pool {
+func (f *fleet) adopt(t *Table, places []place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.upstreams
 	counters := f.inFlight
 	f.upstreams = make(map[string]*upstream, len(known))
 	f.inFlight = make(map[string]*atomic.Int64, len(t.routes))
-	pools := make([]*pool, len(t.routes))
 	checks := make(map[*upstream]*HealthCheck)
-	same := make(map[target]*target) // routes that name the same have it in common: a request finds it in the processor's cache
+	same := newSharing(f)
 	for i, route := range t.routes {
 		f.inFlight[route.Name] = cmp.Or(counters[route.Name], new(atomic.Int64))
-		pools[i] = &pool{fleet: f, balance: route.Balance, most: int64(route.MaxInFlight), inFlight: f.inFlight[route.Name], discovered: route.Discovered}
-		for _, t := range route.targets {
+		members := make([]member, len(route.targets))
+		for k, t := range route.targets {
 			u := f.keep(t, known)
-			if same[t] == nil {
-				same[t] = &t
-			}
-			pools[i].members = append(pools[i].members, member{same[t], u})
+			members[k] = member{same.target(t), u}
 			if route.Health != nil {
 				checks[u] = route.Health
 			}
 		}
+		places[i].pool.service, places[i].pool.inFlight = same.service(route, members), f.inFlight[route.Name]
 	}
 	for key, u := range known {
 		if f.upstreams[key] == nil {
@@ -96,7 +94,45 @@ func (f *fleet) adopt(t *Table) []*pool {
 	for _, u := range f.upstreams {
 		u.setCheck(checks[u])
 	}
-	return pools
+}
+
+// sharing finds what the routes of a table have in common, so that what is equal is the same.
+type sharing struct {
+	fleet    *fleet
+	targets  map[target]*target
+	services map[serviceKey]*service
+}
+
+// serviceKey is what makes a service.
+type serviceKey struct {
+	members    string // by their targets, each of which has one upstream
+	balance    Balance
+	most       int
+	discovered bool
+}
+
+func newSharing(f *fleet) *sharing {
+	return &sharing{f, make(map[target]*target), make(map[serviceKey]*service)}
+}
+
+func (s *sharing) target(t target) *target {
+	if s.targets[t] == nil {
+		s.targets[t] = &t
+	}
+	return s.targets[t]
+}
+
+// service returns the service of r with members, the targets of which are from s.
+func (s *sharing) service(r *Route, members []member) *service {
+	var identity []byte
+	for _, m := range members {
+		identity = fmt.Appendf(identity, "%p ", m.target)
+	}
+	key := serviceKey{string(identity), r.Balance, r.MaxInFlight, r.Discovered}
+	if s.services[key] == nil {
+		s.services[key] = &service{s.fleet, members, r.Balance, int64(r.MaxInFlight), r.Discovered}
+	}
+	return s.services[key]
 }
 
 // keep returns the upstream of t.

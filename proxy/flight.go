@@ -23,7 +23,7 @@ type flight struct {
 	control   http.ResponseController // of writer
 	request   *http.Request           // from the client
 	exchange  *exchange.Exchange
-	route     *Route
+	route     *terms
 	token     *tokens.Token // nil: the route is public
 	pool      *pool
 	outgoing  http1.Request  // to the service
@@ -73,11 +73,10 @@ func (f *Forwarder) reuse(one *flight) {
 
 // launch prepares the forwarding of r.
 func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *place) *flight {
-	route := at.Route
 	one := f.newFlight()
 	one.forwarder, one.writer, one.control, one.request = f, w, *http.NewResponseController(w), r
-	one.exchange, one.route, one.token, one.pool = x, route, x.Token, at.pool
-	one.patience = f.patiences.lend(route.Timeout, one)
+	one.exchange, one.route, one.token, one.pool = x, at.terms, x.Token, &at.pool
+	one.patience = f.patiences.lend(at.Timeout, one)
 	// Deadlines of the server are for whole requests, and would cut streams. Where there is
 	// no body, it has taken that for reading away itself, to look for the client.
 	hasBody := r.Body != nil && r.Body != http.NoBody

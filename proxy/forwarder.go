@@ -82,7 +82,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
 	route := matched(r)
 	switch {
-	case route == nil || !route.forwards() || x.Path.Raw == "" || (!route.Public && x.Token == nil):
+	case route == nil || !route.forwards || x.Path.Raw == "" || (!route.Public && x.Token == nil):
 		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))
 	case route.MaxBody > 0 && r.ContentLength > route.MaxBody:
 		if r.ProtoMajor == 1 {
@@ -97,7 +97,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // enter forwards r unless its route has been asked too often, or too many of its
 // requests are in flight.
 func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *place) {
-	if err := f.spend(r, x, route.Route); err != nil {
+	if err := f.spend(r, x, route); err != nil {
 		problem.Write(w, r, err)
 		return
 	}

@@ -24,18 +24,18 @@ const keyPrefix = "route:"
 
 // spend counts r against the rates of its route. The client's own comes first: who
 // exceeds it uses nothing of what is there for all.
-func (f *Forwarder) spend(r *http.Request, x *exchange.Exchange, route *Route) error {
+func (f *Forwarder) spend(r *http.Request, x *exchange.Exchange, route *place) error {
 	if f.rates == nil {
 		return nil
 	}
 	if !route.ClientRate.IsZero() && x.Token != nil {
-		d := f.rates.Allow(r.Context(), keyPrefix+route.Name+":"+x.Token.Client, route.ClientRate)
+		d := f.rates.Allow(r.Context(), keyPrefix+route.name+":"+x.Token.Client, route.ClientRate)
 		if !d.Allowed {
 			return &limit.ExceededError{Kind: limit.RouteClientRate, Decision: d}
 		}
 	}
 	if !route.Rate.IsZero() {
-		d := f.rates.Allow(r.Context(), keyPrefix+route.Name, route.Rate)
+		d := f.rates.Allow(r.Context(), keyPrefix+route.name, route.Rate)
 		if !d.Allowed {
 			return &limit.ExceededError{Kind: limit.RouteRate, Decision: d}
 		}

@@ -20,12 +20,19 @@ const (
 
 // pool is what a route sends its requests to. It is safe for concurrent use.
 type pool struct {
-	fleet    *fleet
-	members  []member
-	balance  Balance
+	*service
+
 	turn     atomic.Uint64
 	inFlight *atomic.Int64 // of the route, over all tables
-	most     int64         // in flight; 0: no bound
+}
+
+// service is what does not change of a pool. Routes that lead to the same have one in common,
+// as with [terms].
+type service struct {
+	fleet   *fleet
+	members []member
+	balance Balance
+	most    int64 // in flight for one route; 0: no bound
 	// discovered tells that the members are all replicas there are.
 	discovered bool
 }
@@ -73,7 +80,7 @@ func (e *noReplicaError) Error() string {
 	return fmt.Sprintf("proxy: no replica is fit; one is tried again in %s", e.retryAfter.Round(time.Millisecond))
 }
 
-func (p *pool) now() time.Time { return p.fleet.time() }
+func (s *service) now() time.Time { return s.fleet.time() }
 
 // enter counts one request of the route, and reports whether it may come in.
 func (p *pool) enter() bool {
@@ -117,29 +124,29 @@ func (p *pool) none(tried []*replica) error {
 }
 
 // candidates appends all replicas whose addresses are known to list.
-func (p *pool) candidates(list []candidate, now time.Time) []candidate {
-	for i := range p.members {
-		for _, r := range p.members[i].upstream.current(now) {
-			list = append(list, candidate{p.members[i].target, r})
+func (s *service) candidates(list []candidate, now time.Time) []candidate {
+	for i := range s.members {
+		for _, r := range s.members[i].upstream.current(now) {
+			list = append(list, candidate{s.members[i].target, r})
 		}
 	}
 	return list
 }
 
 // await appends the replicas of the first name that has any.
-func (p *pool) await(ctx context.Context, list []candidate) ([]candidate, error) {
+func (s *service) await(ctx context.Context, list []candidate) ([]candidate, error) {
 	var failure error
-	for i := range p.members {
-		p.members[i].upstream.resolve() // all at once
+	for i := range s.members {
+		s.members[i].upstream.resolve() // all at once
 	}
-	for i := range p.members {
-		found, err := p.members[i].upstream.await(ctx)
+	for i := range s.members {
+		found, err := s.members[i].upstream.await(ctx)
 		if err != nil {
 			failure = err
 			continue
 		}
 		for _, r := range found {
-			list = append(list, candidate{p.members[i].target, r})
+			list = append(list, candidate{s.members[i].target, r})
 		}
 		return list, nil
 	}

@@ -8,13 +8,13 @@ import (
 )
 
 // ambiguous reports whether a service could read path as one that belongs to
-// another route than route, or to the gateway itself. Two things are read in two
+// another route than that with the number route, or to the gateway itself. Two things are read in two
 // ways: path parameters (RFC 3986 §3.3), which servlet containers cut off
 // before they look for a handler, and an encoded slash, which many servers take
 // for a slash. /svc;x/y and /svc%2Fy must not be a way around what /svc asks for.
 // Paths without either cost one scan.
-func (t *Table) ambiguous(host string, path canonical.Path, route *Route) bool {
-	if route == nil || !path.EncodedSlash && !strings.Contains(path.Match, ";") {
+func (t *Table) ambiguous(host string, path canonical.Path, route int) bool {
+	if !path.EncodedSlash && !strings.Contains(path.Match, ";") {
 		return false
 	}
 	for _, reading := range [...]string{
@@ -29,7 +29,7 @@ func (t *Table) ambiguous(host string, path canonical.Path, route *Route) bool {
 		if slices.ContainsFunc(t.reserved, func(own string) bool { return covers(own, reading) }) {
 			return true
 		}
-		if other := t.Lookup(host, reading); other != nil && other != route {
+		if other, found := t.find(host, reading); found && other != route {
 			return true
 		}
 	}

@@ -41,7 +41,8 @@ func TestAmbiguous(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := table.ambiguous("h", path, table.Lookup("h", path.Match)); got != tt.want {
+		route, _ := table.find("h", path.Match)
+		if got := table.ambiguous("h", path, route); got != tt.want {
 			t.Errorf("ambiguous(%q) = %v, want %v", tt.raw, got, tt.want)
 		}
 	}

@@ -30,7 +30,7 @@ func TestReuse(t *testing.T) {
 		w := httptest.NewRecorder()
 		one := &flight{
 			forwarder: f, writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", strings.NewReader("")),
-			exchange: new(exchange.Exchange), route: new(Route), passed: true,
+			exchange: new(exchange.Exchange), route: new(terms), passed: true,
 		}
 		one.patience = f.patiences.lend(time.Minute, one)
 		test.change(one)

@@ -18,6 +18,9 @@ type Router struct {
 	// Resolver looks up the names of services; nil is [net.DefaultResolver]. It
 	// must be set before the first table.
 	Resolver Resolver
+	// Counter, if set, returns what counts the requests of the route of that name. It
+	// must be set before the first table.
+	Counter func(route string) exchange.Counter
 
 	swapping sync.Mutex
 	current  atomic.Pointer[layout]
@@ -27,14 +30,19 @@ type Router struct {
 // layout is a table with what its routes send their requests to.
 type layout struct {
 	table  *Table
-	places []place // in the order of the routes
+	places []place     // in the order of the routes
+	since  []time.Time // when each of them became what it is
 }
 
-// place is a route in force.
+// place is a route in force, as requests see it. It fills one line of the processor's cache (64
+// bytes), and holds only what a route cannot have in common with others: of ten thousand routes
+// that are asked in turn, none is in a cache when its next request comes, and every line that
+// belongs to it alone is waited for.
 type place struct {
-	*Route
-	pool  *pool
-	since time.Time // when the route became what it is
+	*terms
+	name    string // of the route
+	pool    pool
+	counter exchange.Counter // nil: nobody counts
 }
 
 // Swap makes t the table for every request from now on. Requests under way keep
@@ -44,17 +52,23 @@ func (r *Router) Swap(t *Table) {
 	r.swapping.Lock()
 	defer r.swapping.Unlock()
 	r.fleet.resolver = r.Resolver
-	before := make(map[string]*place)
-	for i, places := 0, r.layout().places; i < len(places); i++ {
-		before[places[i].Name] = &places[i]
+	old, before := r.layout(), make(map[string]int)
+	for i, route := range old.table.routes {
+		before[route.Name] = i
 	}
-	next := &layout{table: t, places: make([]place, len(t.routes))}
-	for i, p := range r.fleet.adopt(t) {
-		route, since := t.routes[i], r.fleet.time()
-		if old := before[route.Name]; old != nil && old.says(route) {
-			since = old.since
+	next := &layout{table: t, places: make([]place, len(t.routes)), since: make([]time.Time, len(t.routes))}
+	r.fleet.adopt(t, next.places)
+	known := make(termsOf)
+	for i, route := range t.routes {
+		at := &next.places[i]
+		at.terms, at.name = known.of(route), route.Name
+		if r.Counter != nil {
+			at.counter = r.Counter(route.Name)
 		}
-		next.places[i] = place{route, p, since}
+		next.since[i] = r.fleet.time()
+		if k, was := before[route.Name]; was && old.table.routes[k].says(route) {
+			next.since[i] = old.since[k]
+		}
 	}
 	r.current.Store(next)
 }
@@ -83,7 +97,7 @@ func Match(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			err := match(router.layout(), r)
-			if err == nil && !matched(r).forwards() {
+			if err == nil && !matched(r).forwards {
 				err = problem.New(http.StatusNotFound, "", nil) // for forward-auth only
 			}
 			if err == nil && !matched(r).takesPreflight(r) {
@@ -100,19 +114,19 @@ func Match(router *Router) func(http.Handler) http.Handler {
 
 func match(now *layout, r *http.Request) error {
 	x := exchange.From(r.Context())
-	table := now.table
-	route := table.Lookup(r.Host, x.Path.Match)
-	if table.ambiguous(r.Host, x.Path, route) {
+	i, found := now.table.find(r.Host, x.Path.Match)
+	if found && now.table.ambiguous(r.Host, x.Path, i) {
 		return problem.New(http.StatusBadRequest, "The path belongs to another place by another reading.", nil)
 	}
-	if route != nil {
-		x.Matched, x.Route = &now.places[route.index], route.Name
+	if found {
+		route := &now.places[i]
+		x.Matched, x.Route, x.Counter = route, route.name, route.counter
 	}
 	switch {
-	case x.Path.EncodedSlash && (route == nil || !route.AllowEncodedSlash):
+	case x.Path.EncodedSlash && (!found || !now.places[i].AllowEncodedSlash):
 		// Before the 404, because which route it would be depends on the reading.
 		return problem.New(http.StatusBadRequest, "The path has an encoded slash.", nil)
-	case route == nil:
+	case !found:
 		return problem.New(http.StatusNotFound, "", nil)
 	}
 	return nil
@@ -120,10 +134,10 @@ func match(now *layout, r *http.Request) error {
 
 // refuseMethod returns an error if the route does not allow the method of r.
 func (p *place) refuseMethod(r *http.Request) error {
-	if p.allowsMethod(r.Method) {
+	if p.allow.include(r.Method) {
 		return nil
 	}
-	return problem.MethodNotAllowed(p.allow)
+	return problem.MethodNotAllowed(string(p.allow))
 }
 
 // matched returns the route that Match found for r, or nil.

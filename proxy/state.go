@@ -38,10 +38,10 @@ type RouteState struct {
 // States returns the routes in force, in the order of the table. They must not be
 // modified. It waits for nothing.
 func (r *Router) States() []RouteState {
-	places := r.layout().places
-	states := make([]RouteState, len(places))
-	for i := range places {
-		states[i] = RouteState{places[i].Route, places[i].since, places[i].pool.states()}
+	now := r.layout()
+	states := make([]RouteState, len(now.places))
+	for i, route := range now.table.routes {
+		states[i] = RouteState{route, now.since[i], now.places[i].pool.states()}
 	}
 	return states
 }
@@ -51,18 +51,17 @@ func (r *Router) States() []RouteState {
 // has no address, has no replicas. It waits for nothing.
 func (r *Router) Replicas(route string) []ReplicaState {
 	now := r.layout()
-	for _, at := range now.places {
-		if at.Name != route {
-			continue
+	for i := range now.places {
+		if now.places[i].name == route {
+			return now.places[i].pool.states()
 		}
-		return at.pool.states()
 	}
 	return nil
 }
 
-func (p *pool) states() []ReplicaState {
+func (s *service) states() []ReplicaState {
 	var states []ReplicaState
-	for _, m := range p.members {
+	for _, m := range s.members {
 		states = append(states, m.upstream.states()...)
 	}
 	return states

@@ -14,14 +14,16 @@ import (
 // is safe for concurrent use. The zero value has no routes.
 type Table struct {
 	routes   []*Route
-	hosts    map[string]*node // by normal host; "" holds the routes for any host
-	reserved []string         // the gateway's own paths
+	hosts    map[string][]level // by normal host, those with more segments first; "" is for any host
+	reserved []string           // the gateway's own paths
 }
 
-// node is one segment of the paths of the routes of one host.
-type node struct {
-	route    *Route // that ends here, or nil
-	children map[string]*node
+// level holds the routes of one host whose paths have the same number of segments: by the path,
+// where they are among all. A request finds its route with one look into a map, instead of one for
+// every segment of its path, and touches no memory of the route itself for that.
+type level struct {
+	segments int
+	routes   map[string]int
 }
 
 // NewTable checks routes and returns them as a table. reserved are the paths
@@ -29,7 +31,7 @@ type node struct {
 // a route at or below one would never be reached, and is refused.
 // All faults are reported together; the order of routes has no meaning.
 func NewTable(routes []Route, reserved []string) (*Table, error) {
-	table := &Table{hosts: make(map[string]*node), reserved: slices.Clone(reserved)}
+	table := &Table{hosts: make(map[string][]level), reserved: slices.Clone(reserved)}
 	names := make(map[string]bool, len(routes))
 	var faults []error
 	for _, spec := range routes {
@@ -60,12 +62,11 @@ func (t *Table) Extend(more []Route) (extended *Table, refused map[int]error) {
 	if len(more) == 0 {
 		return t, nil
 	}
-	extended = &Table{hosts: make(map[string]*node), reserved: t.reserved}
+	extended = &Table{hosts: make(map[string][]level), reserved: t.reserved}
 	named := make(map[string]*Route, len(t.routes)+len(more))
 	for _, route := range t.routes {
-		same := *route
-		named[same.Name] = &same
-		_ = extended.add(&same) // it was added before
+		named[route.Name] = route
+		_ = extended.add(route) // it was added before
 	}
 	refused = make(map[int]error)
 	for i, spec := range more {
@@ -129,71 +130,76 @@ func covers(prefix, path string) bool {
 }
 
 func (t *Table) add(route *Route) error {
-	at := t.hosts[route.Host]
-	if at == nil {
-		at = new(node)
-		t.hosts[route.Host] = at
+	levels := t.hosts[route.Host]
+	at, known := slices.BinarySearchFunc(levels, route.segments, func(l level, segments int) int { return segments - l.segments })
+	if !known {
+		levels = slices.Insert(levels, at, level{route.segments, make(map[string]int)})
+		t.hosts[route.Host] = levels
 	}
-	if route.Path != "/" {
-		for segment := range strings.SplitSeq(route.Path[1:], "/") {
-			at = at.child(segment)
-		}
-	}
-	if at.route != nil {
+	if taken, is := levels[at].routes[route.Path]; is {
 		return fmt.Errorf("%s: %s has the same host %q and path %q",
-			route.whose(), at.route.whose(), route.Host, route.Path)
+			route.whose(), t.routes[taken].whose(), route.Host, route.Path)
 	}
-	at.route = route
-	route.index = len(t.routes)
+	levels[at].routes[route.Path] = len(t.routes)
 	t.routes = append(t.routes, route)
 	return nil
-}
-
-func (n *node) child(segment string) *node {
-	if n.children == nil {
-		n.children = make(map[string]*node)
-	}
-	child := n.children[segment]
-	if child == nil {
-		child = new(node)
-		n.children[segment] = child
-	}
-	return child
 }
 
 // Lookup returns the route for a request to host, which may have a port, with
 // the canonical path match (see [canonical.Path]), or nil. Routes of the host
 // itself come first, then those for any host; of several the one with the
-// longest path is taken. The cost grows with the depth of the deepest route,
+// longest path is taken. The cost grows with how many different depths their paths have,
 // not with their number, and nothing is allocated for a host in lower case.
 func (t *Table) Lookup(host, match string) *Route {
-	name, err := canonical.Host(host)
-	if err != nil {
+	i, found := t.find(host, match)
+	if !found {
 		return nil
 	}
-	if route := t.hosts[name].longest(match); route != nil {
-		return route
-	}
-	return t.hosts[""].longest(match)
+	return t.routes[i]
 }
 
-// longest returns the route below n with the longest path that covers match.
-func (n *node) longest(match string) *Route {
-	if n == nil || match == "" {
-		return nil
+// find is Lookup, but returns the place of the route among all.
+func (t *Table) find(host, match string) (i int, found bool) {
+	name, err := canonical.Host(host)
+	if err != nil {
+		return 0, false
 	}
-	found := n.route
-	for rest, more := match[1:], true; more; {
-		var segment string
-		segment, rest, more = strings.Cut(rest, "/")
-		if n = n.children[segment]; n == nil {
-			break
-		}
-		if n.route != nil {
-			found = n.route
+	if i, found = longest(t.hosts[name], match); found {
+		return i, true
+	}
+	return longest(t.hosts[""], match)
+}
+
+// longest returns where the route with the longest path that covers match is among all.
+func longest(levels []level, match string) (i int, found bool) {
+	for _, l := range levels {
+		if head, enough := firstSegments(match, l.segments); enough {
+			if i, found = l.routes[head]; found {
+				return i, true
+			}
 		}
 	}
-	return found
+	return 0, false
+}
+
+// firstSegments returns the first n segments of path, and whether it has as many. No segments
+// are "/".
+func firstSegments(path string, n int) (head string, enough bool) {
+	if n == 0 && path != "" {
+		return "/", true
+	}
+	end := 0
+	for range n {
+		if end == len(path) {
+			return "", false
+		}
+		if next := strings.IndexByte(path[end+1:], '/'); next >= 0 {
+			end += 1 + next
+		} else {
+			end = len(path)
+		}
+	}
+	return path[:end], end > 0
 }
 
 // All iterates over the routes in the order they were given. They must not be

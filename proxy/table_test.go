@@ -1,7 +1,9 @@
 package proxy_test
 
 import (
+	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strings"
@@ -55,6 +57,57 @@ func TestLookup(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("Lookup(%q, %q) = %q, want %q (%s)", test.host, test.path, got, test.want, test.why)
+		}
+	}
+}
+
+// TestLookupAsByLookingAtEach compares tables of short paths with what is found by looking at
+// one route after the other.
+func TestLookupAsByLookingAtEach(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	somePath := func(most int) string {
+		path := ""
+		for range random.IntN(most + 1) {
+			path += "/" + string("abc"[random.IntN(3)]) + strings.Repeat("c", random.IntN(2))
+		}
+		return cmp.Or(path, "/")
+	}
+	someHost := func() string { return []string{"", "one.example", "two.example"}[random.IntN(3)] }
+	for range 300 {
+		var routes []proxy.Route
+		taken := make(map[string]bool)
+		for range random.IntN(20) {
+			route := proxy.Route{Name: fmt.Sprint("r", len(routes)), Host: someHost(), Path: somePath(4), Upstreams: somewhere}
+			if place := route.Host + route.Path; !taken[place] {
+				routes, taken[place] = append(routes, route), true
+			}
+		}
+		table, err := proxy.NewTable(routes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			host, path := cmp.Or(someHost(), "other.example"), somePath(6)
+			if random.IntN(4) == 0 && path != "/" {
+				path += "/"
+			}
+			want, got, longest := "", "", 0
+			for _, r := range routes {
+				covers := path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/")
+				weight := len(r.Path)
+				if r.Host == host {
+					weight += 1000 // before all those for any host
+				}
+				if covers && (r.Host == "" || r.Host == host) && weight > longest {
+					want, longest = r.Name, weight
+				}
+			}
+			if route := table.Lookup(host, path); route != nil {
+				got = route.Name
+			}
+			if got != want {
+				t.Fatalf("Lookup(%q, %q) = %q, want %q, of %+v", host, path, got, want, routes)
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ func hotPath(t testing.TB) []struct {
 	m := telemetry.New("test", "test")
 	limits := m.NewLimits()
 	routes := []string{"orders", "billing"}
+	route := m.Route("orders")
 	i := 0
 	return []struct {
 		name  string
@@ -25,6 +26,7 @@ func hotPath(t testing.TB) []struct {
 			i++
 			m.Request(routes[i%2], "GET", 200, time.Millisecond)
 		}},
+		{"Route", func() { route.Count("GET", 200, time.Millisecond) }},
 		{"Validated", func() { m.Validated("ok") }},
 		{"CacheLookup", func() { m.CacheLookup(true) }},
 		{"TokenAge", func() { m.TokenAge(time.Minute) }},

@@ -114,8 +114,12 @@ func (m *Metrics) Handler() http.Handler {
 // Request counts one answered request. route must be a template, never a path
 // that a caller chose; a method that HTTP does not define counts as "other".
 func (m *Metrics) Request(route, method string, status int, d time.Duration) {
-	m.traffic.count(route, method, status, d)
+	m.traffic.of(route).count(method, status, d)
 }
+
+// Route returns what counts the requests of a route, as Request does. There may be several for a
+// route; they count together.
+func (m *Metrics) Route(name string) *RouteTraffic { return &RouteTraffic{all: m.traffic, name: name} }
 
 // Issued counts one request for a token by its result.
 func (m *Metrics) Issued(result string) { m.issues.get(result).Inc() }

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,6 +104,32 @@ func TestRequestsAreCountedByManyAtOnce(t *testing.T) {
 		if got := scrape(t, m, "snowgate_http"); !strings.Contains(got, want+"\n") {
 			t.Errorf("lacks %s:\n%s", want, got)
 		}
+	}
+}
+
+// TestRouteIsCountedInOnePlace: what a table was given, what the one before it was given, and who
+// knows only the name count together.
+func TestRouteIsCountedInOnePlace(t *testing.T) {
+	m := telemetry.New("v", "c")
+	before, after := m.Route("orders"), m.Route("orders")
+	if got := scrape(t, m, "snowgate_http"); got != "" {
+		t.Errorf("a route that was not asked shows\n%s", got)
+	}
+	for range 2 {
+		before.Count("GET", 200, time.Millisecond)
+		after.Count("GET", 200, 2*time.Second)
+		m.Request("orders", "GET", 200, time.Millisecond)
+	}
+	m.Route("billing").Count("POST", 404, 0)
+	const requests, count = "snowgate_http_requests_total", "snowgate_http_request_duration_seconds_count"
+	want := requests + `{method="GET",route="orders",status="2xx"} 6` + "\n" + requests + `{method="POST",route="billing",status="4xx"} 1` + "\n" +
+		count + `{route="billing"} 1` + "\n" + count + `{route="orders"} 6` + "\n"
+	got := strings.SplitAfter(scrape(t, m, requests)+scrape(t, m, count), "\n")
+	wanted := strings.SplitAfter(want, "\n")
+	slices.Sort(got)
+	slices.Sort(wanted)
+	if !slices.Equal(got, wanted) {
+		t.Errorf("got\n%s", got)
 	}
 }
 
