@@ -45,9 +45,9 @@ type Exchange struct {
 	Matched any
 	// Counter counts the request, if the route brings one; nil: it is counted by Route.
 	Counter Counter
-	// Token is the verdict on the bearer token, nil if none was needed or
+	// Token is the verdict on the bearer token, zero if none was needed or
 	// accepted. The requirement of the route has been met when it is set.
-	Token *tokens.Token
+	Token tokens.Token
 	// Client is the client that authenticated at an OAuth endpoint or whose
 	// token was accepted.
 	Client string

@@ -31,10 +31,10 @@ type inactive struct {
 
 // inspect judges the token that text is, as asker may see it: what is meant for
 // other audiences than its own is not valid for it.
-func (h *OAuth) inspect(ctx context.Context, asker *clients.Client, text string) (*tokens.Token, error) {
+func (h *OAuth) inspect(ctx context.Context, asker *clients.Client, text string) (tokens.Token, error) {
 	token, err := h.Tokens.Validate(ctx, text)
 	if err == nil && !asker.MayInspect(token.Audience) {
-		return nil, tokens.ErrAudience
+		return tokens.Token{}, tokens.ErrAudience
 	}
 	return token, err
 }

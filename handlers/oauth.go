@@ -25,7 +25,7 @@ type authenticator interface {
 // tokenService is the life of a token, as the endpoints need it.
 type tokenService interface {
 	Issue(ctx context.Context, grant tokens.Grant) (tokens.Bearer, tokens.Token, error)
-	Validate(ctx context.Context, text string) (*tokens.Token, error)
+	Validate(ctx context.Context, text string) (tokens.Token, error)
 	Revoke(ctx context.Context, text, client string) error
 }
 
@@ -109,7 +109,7 @@ func (h *OAuth) Introspect(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err == nil:
 		exchange.From(r.Context()).TokenID = token.ID.String()
-		return WriteJSON(w, http.StatusOK, h.describe(token, client))
+		return WriteJSON(w, http.StatusOK, h.describe(&token, client))
 	case isInvalid(err):
 		// §2.2: nothing but active, whatever the reason.
 		exchange.From(r.Context()).Cause = err

@@ -15,7 +15,7 @@ import (
 type validator interface {
 	// ValidateFrom returns what text, which came from addr, stands for, an error
 	// that matches [tokens.ErrInvalid], or one that is no verdict on the token.
-	ValidateFrom(ctx context.Context, text string, addr netip.Addr) (*tokens.Token, error)
+	ValidateFrom(ctx context.Context, text string, addr netip.Addr) (tokens.Token, error)
 }
 
 // Authenticate lets a request pass if it needs no token or shows one that is
@@ -55,7 +55,7 @@ func judge(r *http.Request, v validator, challenge problem.Challenge, required t
 		return challenge.Refused(err)
 	}
 	x.Client, x.TokenID = token.Client, token.ID.String() // a 403 is logged with its client
-	if err := required.Check(token); err != nil {
+	if err := required.Check(&token); err != nil {
 		return challenge.Refused(err)
 	}
 	x.Token = token

@@ -17,17 +17,17 @@ import (
 // judge knows the token "good" and counts what it was asked.
 type judge struct{ asked []string }
 
-func (j *judge) ValidateFrom(ctx context.Context, text string, _ netip.Addr) (*tokens.Token, error) {
+func (j *judge) ValidateFrom(ctx context.Context, text string, _ netip.Addr) (tokens.Token, error) {
 	j.asked = append(j.asked, text)
 	switch text {
 	case "good":
-		return &tokens.Token{ID: 42, Client: "worker", Scope: "a b", Audience: []string{"https://here"}}, nil
+		return tokens.Token{ID: 42, Client: "worker", Scope: "a b", Audience: []string{"https://here"}}, nil
 	case "down":
-		return nil, tokens.ErrUnavailable
+		return tokens.Token{}, tokens.ErrUnavailable
 	case "cancelled":
-		return nil, context.Canceled
+		return tokens.Token{}, context.Canceled
 	default:
-		return nil, tokens.ErrForged
+		return tokens.Token{}, tokens.ErrForged
 	}
 }
 
@@ -103,7 +103,7 @@ func TestAuthenticate(t *testing.T) {
 			t.Errorf("%.60q = %d, %q, want %d, %q (%s)",
 				test.lines, w.Code, w.Header().Get("WWW-Authenticate"), test.status, test.challenge, test.why)
 		}
-		if reached != (test.status == 200) || (x.Token != nil) != reached {
+		if reached != (test.status == 200) || x.Token.IsZero() == reached {
 			t.Errorf("%.60q: reached %t with token %v (%s)", test.lines, reached, x.Token, test.why)
 		}
 		if (len(j.asked) > 0) != test.asked {
@@ -125,7 +125,7 @@ func TestAuthenticateWhereNoTokenIsNeeded(t *testing.T) {
 	r.Header["Authorization"] = []string{"Bearer good", "Bearer good"}
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r.WithContext(exchange.NewContext(r.Context(), x)))
-	if w.Code != 200 || x.Token != nil || x.Client != "" || len(j.asked) > 0 {
+	if w.Code != 200 || !x.Token.IsZero() || x.Client != "" || len(j.asked) > 0 {
 		t.Errorf("answer %d, token %v, validator asked %q", w.Code, x.Token, j.asked)
 	}
 }

@@ -160,7 +160,7 @@ func (v *visit) MarshalZerologObject(e *zerolog.Event) {
 func (v *visit) say(e *zerolog.Event) {
 	r, x, end := v.request, &v.carrier.Exchange, &v.outcome
 	var few [4]string // on the stack
-	hide := secretsOf(r, x.Token != nil, few[:0])
+	hide := secretsOf(r, !x.Token.IsZero(), few[:0])
 	e.Str("request_id", hide.clean(x.RequestID, maxRequestID)).
 		Str("method", hide.clean(r.Method, maxLoggedMethod)).
 		Str("path", hide.clean(loggedPath(r, x), maxLoggedTarget)).

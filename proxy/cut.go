@@ -34,7 +34,7 @@ type leash struct {
 }
 
 // watched reports whether the exchange ends when its token does.
-func (f *flight) watched() bool { return f.forwarder.watch != nil && f.token != nil }
+func (f *flight) watched() bool { return f.forwarder.watch != nil && !f.exchange.Token.IsZero() }
 
 // register has the token of the exchange watched from now on.
 func (f *flight) register() {
@@ -42,7 +42,7 @@ func (f *flight) register() {
 		return
 	}
 	f.leash.once.Do(func() {
-		stop := f.forwarder.watch(f.token, f.route.Requirement, f.cut)
+		stop := f.forwarder.watch(&f.exchange.Token, f.route.Requirement, f.cut)
 		f.leash.mu.Lock()
 		landed := f.leash.landed
 		if !landed {

@@ -37,7 +37,7 @@ func newWatcher() *watcher {
 }
 
 func (w *watcher) watch(token *tokens.Token, req tokens.Requirement, cut func(error)) func() {
-	if token == nil {
+	if token.IsZero() {
 		panic("an exchange without a token is watched")
 	}
 	w.tokens <- token

@@ -11,7 +11,6 @@ import (
 
 	"snowgate/exchange"
 	"snowgate/proxy/http1"
-	"snowgate/tokens"
 )
 
 // flight is one request on its way to a service, and its answer on the way
@@ -24,7 +23,6 @@ type flight struct {
 	request   *http.Request           // from the client
 	exchange  *exchange.Exchange
 	route     *terms
-	token     *tokens.Token // nil: the route is public
 	pool      *pool
 	outgoing  http1.Request  // to the service
 	list      *[]http1.Field // its header, which is lent
@@ -75,7 +73,7 @@ func (f *Forwarder) reuse(one *flight) {
 func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *place) *flight {
 	one := f.newFlight()
 	one.forwarder, one.writer, one.control, one.request = f, w, *http.NewResponseController(w), r
-	one.exchange, one.route, one.token, one.pool = x, at.terms, x.Token, &at.pool
+	one.exchange, one.route, one.pool = x, at.terms, &at.pool
 	one.patience = f.patiences.lend(at.Timeout, one)
 	// Deadlines of the server are for whole requests, and would cut streams. Where there is
 	// no body, it has taken that for reading away itself, to look for the client.

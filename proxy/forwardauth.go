@@ -42,7 +42,7 @@ func forbidden403(err error) error {
 // copies them overwrites what its client sent.
 func Verdict(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
-	if route := matched(r); route == nil || (!route.Public && x.Token == nil) {
+	if route := matched(r); route == nil || (!route.Public && x.Token.IsZero()) {
 		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))
 		return
 	}

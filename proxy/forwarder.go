@@ -82,7 +82,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
 	route := matched(r)
 	switch {
-	case route == nil || !route.forwards || x.Path.Raw == "" || (!route.Public && x.Token == nil):
+	case route == nil || !route.forwards || x.Path.Raw == "" || (!route.Public && x.Token.IsZero()):
 		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))
 	case route.MaxBody > 0 && r.ContentLength > route.MaxBody:
 		if r.ProtoMajor == 1 {

@@ -39,14 +39,14 @@ var expires = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 // judge is a validator that knows one token.
 type judge struct{}
 
-func (judge) ValidateFrom(_ context.Context, text string, _ netip.Addr) (*tokens.Token, error) {
+func (judge) ValidateFrom(_ context.Context, text string, _ netip.Addr) (tokens.Token, error) {
 	switch text {
 	case goodText:
-		return &tokens.Token{ID: tokenID, Client: "orders-worker", Scope: "orders.read orders.write", ExpiresAt: expires}, nil
+		return tokens.Token{ID: tokenID, Client: "orders-worker", Scope: "orders.read orders.write", ExpiresAt: expires}, nil
 	case "unavailable":
-		return nil, tokens.ErrUnavailable
+		return tokens.Token{}, tokens.ErrUnavailable
 	default:
-		return nil, tokens.ErrUnknown
+		return tokens.Token{}, tokens.ErrUnknown
 	}
 }
 

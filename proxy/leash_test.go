@@ -33,7 +33,7 @@ func newFlight(watch Watch) (*flight, *deadlines) {
 	w := &deadlines{ResponseWriter: httptest.NewRecorder()}
 	f := &flight{
 		forwarder: NewForwarder(Options{Watch: watch}), writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", nil),
-		exchange: new(exchange.Exchange), route: new(terms), token: new(tokens.Token),
+		exchange: &exchange.Exchange{Token: tokens.Token{Client: "orders-worker"}}, route: new(terms),
 		patience: new(patiences).lend(time.Hour, new(waiter)),
 	}
 	return f, w

@@ -28,7 +28,7 @@ func (f *Forwarder) spend(r *http.Request, x *exchange.Exchange, route *place) e
 	if f.rates == nil {
 		return nil
 	}
-	if !route.ClientRate.IsZero() && x.Token != nil {
+	if !route.ClientRate.IsZero() && !x.Token.IsZero() {
 		d := f.rates.Allow(r.Context(), keyPrefix+route.name+":"+x.Token.Client, route.ClientRate)
 		if !d.Allowed {
 			return &limit.ExceededError{Kind: limit.RouteClientRate, Decision: d}

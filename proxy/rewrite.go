@@ -161,7 +161,7 @@ func onlyOr(values []string, fallback string) string {
 // appendIdentity tells who asks. On a public route nobody does.
 func appendIdentity(list []http1.Field, x *exchange.Exchange) []http1.Field {
 	list = append(list, http1.Field{Name: headerRequestID, Value: x.RequestID})
-	if x.Token == nil {
+	if x.Token.IsZero() {
 		return list
 	}
 	return append(list,

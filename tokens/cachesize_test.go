@@ -17,7 +17,7 @@ func TestMemoryOfCachedTokens(t *testing.T) {
 	}
 	const (
 		count = 20_000
-		most  = 320 // bytes
+		most  = 175 // bytes
 	)
 	g := newGate(t, func(c *tokens.Config) { c.CacheTTL, c.CacheSize = time.Hour, 100_000 })
 	texts := make([]string, count)

@@ -41,6 +41,10 @@
 // revocations may have been missed, begins a new epoch; entries and look-ups of
 // the old one decide nothing any more.
 //
+// What tokens of a client have in common, and what the policy makes of it, is kept
+// once for all of them: a cached token is a few numbers and one pointer, which is
+// why a million of them cost the garbage collector little.
+//
 // # Revocation
 //
 // One token is revoked by deleting its record; [Service.Dropped] tells the other

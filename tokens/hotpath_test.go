@@ -39,7 +39,7 @@ func TestHitDoesNotAllocate(t *testing.T) {
 	allocs := testing.AllocsPerRun(2000, func() {
 		token, err := g.Validate(t.Context(), text)
 		if err == nil {
-			err = required.Check(token)
+			err = required.Check(&token)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func BenchmarkValidateHit(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		return required.Check(token)
+		return required.Check(&token)
 	}
 	b.Run("serial", func(b *testing.B) {
 		b.ReportAllocs()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unique"
 
 	"snowgate/budget"
 	"snowgate/idgen"
@@ -26,10 +25,10 @@ type lookUps struct {
 // lookUp is one read that is under way. It counts only for as long as it is the
 // one in the table: whatever makes its result doubtful takes it out.
 type lookUp struct {
-	epoch uint64        // of the cache, before the store was asked
+	epoch uint32        // of the cache, before the store was asked
 	done  chan struct{} // closed when what follows is set; nil until somebody waits: guarded by lookUps.mu
 
-	entry   *entry // nil if err is set
+	entry   entry // the zero value if err is set
 	err     error
 	current bool // nothing came between
 	left    bool // who was reading has gone, and err says nothing about the store
@@ -38,14 +37,14 @@ type lookUp struct {
 // lookUp returns the record of b from the store. The caller's cancellation fails
 // nobody else: another one who waits reads then. A revocation that comes while
 // the store is asked makes it ask again.
-func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (*entry, error) {
+func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (entry, error) {
 	for attempt := 0; attempt < lookUpAttempts; {
 		f, waits := s.join(b.ID())
 		if waits == nil {
 			s.read(ctx, b, f, digest)
 		} else {
 			if budget.Wait(ctx, waits) != nil {
-				return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+				return entry{}, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 			}
 			if f.left {
 				continue
@@ -56,7 +55,7 @@ func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (*entry, 
 		}
 		attempt++
 	}
-	return nil, fmt.Errorf("%w: revocations keep coming between", ErrUnavailable)
+	return entry{}, fmt.Errorf("%w: revocations keep coming between", ErrUnavailable)
 }
 
 // join returns the read of id that is under way and what is closed at its end, or
@@ -86,9 +85,10 @@ func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) 
 		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && s.cfg.Timeout <= 0
 		return
 	}
-	f.entry = &entry{digest: record.Digest, tag: b.tag(), token: record.Token, asked: asked.Sub(s.cache.opened), epoch: f.epoch}
-	f.entry.token.IssuedAt = s.cfg.MintTime(b.ID())
-	f.entry.token.share()
+	f.entry = entry{
+		grant: s.cache.grant(&record.Token), digest: record.Digest, tag: b.tag(), epoch: f.epoch,
+		expires: record.Token.ExpiresAt.UnixMilli(), asked: asked.Sub(s.cache.opened),
+	}
 	f.left = false
 }
 
@@ -108,18 +108,8 @@ func (s *Service) landed(id idgen.ID, f *lookUp, digest Digest) {
 	}
 	// Under the lock, so that a revocation comes either before, and has taken f
 	// out, or after, and drops the entry.
-	if f.entry != nil && f.entry.digest.Equal(digest) {
+	if f.entry.grant != nil && f.entry.digest.Equal(digest) {
 		s.cache.put(id, f.entry)
-	}
-}
-
-// share makes tokens that have texts in common keep them once: the cache holds
-// many tokens of few clients. t belongs to the caller alone.
-func (t *Token) share() {
-	t.Client = unique.Make(t.Client).Value()
-	t.Scope = unique.Make(t.Scope).Value()
-	for i, audience := range t.Audience {
-		t.Audience[i] = unique.Make(audience).Value()
 	}
 }
 

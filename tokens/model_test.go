@@ -524,7 +524,7 @@ func (m *model) validate(ctx context.Context, n *node) {
 	m.mu.Unlock()
 	token, err := n.Validate(ctx, tok.text)
 	if err == nil && m.intn(4) == 0 {
-		m.open(n, tok, token)
+		m.open(n, tok, &token)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

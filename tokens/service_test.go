@@ -122,7 +122,7 @@ func TestIssuedTokenIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Validate = %v, want the token", err)
 	}
-	if diff := cmp.Diff(&want, got); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Validate differs (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"issued ok", "validated ok"}, f.results.got); diff != "" {
@@ -207,7 +207,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, test := range tests {
 		got, err := f.Validate(t.Context(), test.text)
-		if got != nil || !errors.Is(err, test.want) || !errors.Is(err, tokens.ErrInvalid) {
+		if !got.IsZero() || !errors.Is(err, test.want) || !errors.Is(err, tokens.ErrInvalid) {
 			t.Errorf("%s: Validate = %v, %v, want %v", test.name, got, err, test.want)
 		}
 		if err := f.Revoke(t.Context(), test.text, grant.Client); err != nil {
@@ -234,7 +234,7 @@ func TestMixedUpReply(t *testing.T) {
 	}
 	record.Token.ID = token.ID
 	f.store.Put(record, time.Hour)
-	if got, err := f.Validate(t.Context(), text); got != nil || !errors.Is(err, tokens.ErrMismatch) {
+	if got, err := f.Validate(t.Context(), text); !got.IsZero() || !errors.Is(err, tokens.ErrMismatch) {
 		t.Errorf("Validate = %v, %v, want ErrMismatch", got, err)
 	}
 	if err := f.Revoke(t.Context(), text, grant.Client); err != nil {

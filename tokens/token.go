@@ -34,6 +34,9 @@ type Token struct {
 	Generation uint64
 }
 
+// IsZero reports whether t is no token: every token has a client.
+func (t *Token) IsZero() bool { return t.Client == "" }
+
 // Requirement is what a protected place asks of a token. The zero value asks
 // for nothing but a valid token.
 type Requirement struct {

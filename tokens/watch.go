@@ -50,7 +50,7 @@ type watches struct {
 
 // watched is a token with streams.
 type watched struct {
-	token   *Token
+	token   Token
 	origin  Origin
 	streams map[*stream]struct{}
 	expiry  *time.Timer
@@ -142,8 +142,8 @@ func (s *Service) entitled(client string, required Requirement) error {
 
 // cachedFresh reports whether the cache knows that a token has not been revoked.
 func (s *Service) cachedFresh(id idgen.ID) bool {
-	e := s.cache.get(id)
-	return e != nil && s.cache.fresh(e, time.Now())
+	e, ok := s.cache.get(id)
+	return ok && s.cache.fresh(&e, time.Now())
 }
 
 // ClientsChanged is told that the answers of [Config.Clients] may have changed
@@ -177,7 +177,7 @@ func (s *Service) rulesAdded(added []Rule) {
 			continue
 		}
 		for t := range w.byClient[r.Client] {
-			doomed = w.judge(doomed, t, func(*stream) error { return s.cfg.Rules.CheckClient(t.token) })
+			doomed = w.judge(doomed, t, func(*stream) error { return s.cfg.Rules.CheckClient(&t.token) })
 		}
 	}
 	if interval { // one pass for all of them
@@ -250,7 +250,7 @@ func (w *watches) add(token *Token, st *stream) {
 	defer w.mu.Unlock()
 	t := w.byID[token.ID]
 	if t == nil {
-		t = &watched{token: token, streams: make(map[*stream]struct{}, 1)}
+		t = &watched{token: *token, streams: make(map[*stream]struct{}, 1)}
 		t.origin, _ = w.s.origin(token.ID)
 		w.byID[token.ID] = t
 		if w.byClient[token.Client] == nil {

@@ -54,7 +54,7 @@ func (g *gate) open(t testing.TB, text string, required tokens.Requirement, cut 
 	if err != nil {
 		t.Fatalf("Validate = %v, want the token", err)
 	}
-	return g.Watch(token, required, cut)
+	return g.Watch(&token, required, cut)
 }
 
 func TestWatchExpiry(t *testing.T) {
@@ -232,7 +232,7 @@ func TestWatchPolicy(t *testing.T) {
 func TestWatchTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, c := newGate(t, nil), newCuts()
-		validated := func(gr tokens.Grant) (string, *tokens.Token) {
+		validated := func(gr tokens.Grant) (string, tokens.Token) {
 			text, _ := g.issue(t, gr)
 			token, err := g.Validate(t.Context(), text)
 			if err != nil {
@@ -253,8 +253,8 @@ func TestWatchTheDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Dropped(elsewhere.ID)
-		g.Watch(revoked, tokens.Requirement{}, c.of("revoked"))
-		g.Watch(elsewhere, tokens.Requirement{}, c.of("elsewhere"))
+		g.Watch(&revoked, tokens.Requirement{}, c.of("revoked"))
+		g.Watch(&elsewhere, tokens.Requirement{}, c.of("elsewhere"))
 		synctest.Wait()
 		c.want(t, "revoked", "revoked")
 		c.want(t, "elsewhere", "revoked")
@@ -262,8 +262,8 @@ func TestWatchTheDead(t *testing.T) {
 		if _, err := g.RevokeClient(t.Context(), grant.Client, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		g.Watch(expired, tokens.Requirement{}, c.of("expired"))
-		g.Watch(ruled, tokens.Requirement{}, c.of("ruled"))
+		g.Watch(&expired, tokens.Requirement{}, c.of("expired"))
+		g.Watch(&ruled, tokens.Requirement{}, c.of("ruled"))
 		c.want(t, "expired", "expired") // at once
 		c.want(t, "ruled", "revoked")
 		synctest.Wait()

@@ -1,0 +1,121 @@
+package tokens
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"unique"
+
+	"snowgate/scope"
+)
+
+// grant is what the tokens have in common that a client was issued for the same
+// scope and audience: all of a [Token] but its id and its times.
+type grant struct {
+	client     string
+	scope      scope.List
+	audience   []string
+	generation uint64
+
+	verdict atomic.Pointer[verdict] // what the policy last made of it
+}
+
+func newGrant(t *Token) *grant {
+	return &grant{client: t.Client, scope: t.Scope, audience: t.Audience, generation: t.Generation}
+}
+
+// is reports whether g is the grant of t.
+func (g *grant) is(t *Token) bool {
+	return g.client == t.Client && g.scope == t.Scope && g.generation == t.Generation && slices.Equal(g.audience, t.Audience)
+}
+
+// grant returns the grant of t, which belongs to the caller alone. Tokens in the cache,
+// many of few clients, share theirs; two that are the first at the same time may not.
+func (c *cache) grant(t *Token) *grant {
+	if c.entries == nil {
+		return newGrant(t)
+	}
+	key := c.key(t)
+	if g, ok := c.grants.GetIfPresent(key); ok && g.is(t) {
+		return g
+	}
+	t.share()
+	g := newGrant(t)
+	c.grants.Set(key, g)
+	return g
+}
+
+// key returns what the grant of t is found by. Another may, very rarely, have the same.
+func (c *cache) key(t *Token) uint64 {
+	return maphash.Comparable(c.seed, struct {
+		client, scope, audience string
+		generation              uint64
+	}{t.Client, t.Scope.String(), strings.Join(t.Audience, " "), t.Generation})
+}
+
+// share makes grants of different clients keep once the texts that they have in
+// common. t belongs to the caller alone.
+func (t *Token) share() {
+	t.Scope = unique.Make(t.Scope).Value()
+	for i, audience := range t.Audience {
+		t.Audience[i] = unique.Make(audience).Value()
+	}
+}
+
+// verdict is what a client may use of a grant, under one version of the policy.
+type verdict struct {
+	version uint64
+	whole   bool // all of it
+	ok      bool // else: less, which may be empty
+	less    scope.List
+}
+
+// under returns the scope that policy leaves the client of g, and false if it does
+// not let it use any of its tokens. It allocates only when the policy has changed since
+// the last call.
+func (c *cache) under(policy ClientPolicy, g *grant) (left scope.List, ok bool) {
+	version := policy.Version() // before the question: what changes meanwhile is asked again
+	v := g.verdict.Load()
+	if v == nil || v.version != version {
+		v = c.judged(policy, g, version)
+		g.verdict.Store(v)
+	}
+	if v.whole {
+		return g.scope, true
+	}
+	return v.less, v.ok
+}
+
+// judged asks policy. Grants that may be used as they are share the answer.
+func (c *cache) judged(policy ClientPolicy, g *grant, version uint64) *verdict {
+	left, ok := reduced(g.scope, g.client, policy)
+	if !ok || left != g.scope {
+		return &verdict{version: version, ok: ok, less: left}
+	}
+	v := c.whole.Load()
+	if v == nil || v.version != version {
+		v = &verdict{version: version, whole: true}
+		c.whole.Store(v)
+	}
+	return v
+}
+
+// reduced returns what client still has of granted, and false if it is not
+// entitled to anything.
+func reduced(granted scope.List, client string, policy ClientPolicy) (left scope.List, ok bool) {
+	scopes, ok := policy.Entitled(client)
+	if !ok {
+		return "", false
+	}
+	if scopes.Contains(granted) {
+		return granted, true
+	}
+	var names []string
+	for name := range granted.All {
+		if scopes.Has(name) {
+			names = append(names, name)
+		}
+	}
+	return scope.Of(names...), true
+}
