@@ -1,7 +1,6 @@
 package tokens
 
 import (
-	"hash/maphash"
 	"sync/atomic"
 	"time"
 
@@ -45,8 +44,7 @@ type cache struct {
 	epoch   atomic.Uint32
 	whole   atomic.Pointer[verdict]       // for the latest version of the policy
 	entries *otter.Cache[idgen.ID, entry] // nil: the cache is off
-	grants  *otter.Cache[uint64, *grant]  // of the entries, by key
-	seed    maphash.Seed                  // of key
+	grants  grants                        // of the entries
 }
 
 // open makes room for size entries that decide for ttl. With ttl 0 there is no
@@ -60,30 +58,21 @@ func (c *cache) open(size int, ttl, further time.Duration, clock func() time.Tim
 	// Entries are values, which otter keeps in its own pieces of memory.
 	c.entries = otter.Must(&otter.Options[idgen.ID, entry]{
 		MaximumSize: size,
-		Executor:    atOnce,
+		// Notes of what was used are worked off by who has made the last of them, a few
+		// at a time; a goroutine for each few costs more.
+		Executor: func(work func()) { work() },
 		// Otter's clock is read once and is monotonic from then on. This only
 		// makes room: what decides is fresh.
 		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[idgen.ID, entry]) time.Duration { return c.keep(&e.Value) }),
 	})
-	c.seed = maphash.MakeSeed()
-	c.grants = otter.Must(&otter.Options[uint64, *grant]{
-		MaximumSize: size,
-		Executor:    atOnce,
-		// A token that is used is read again meanwhile.
-		ExpiryCalculator: otter.ExpiryAccessing[uint64, *grant](2 * (ttl + further)),
-	})
+	c.grants.while, c.grants.most = ttl+further, size
 }
 
-// atOnce carries out what there is to do for a cache. Notes of what was used are
-// worked off by who has made the last of them, a few at a time; a goroutine for each
-// few costs more.
-func atOnce(work func()) { work() }
-
-// close ends the goroutines that remove what is old.
+// close ends what removes old entries.
 func (c *cache) close() {
 	if c.entries != nil {
 		c.entries.StopAllGoroutines()
-		c.grants.StopAllGoroutines()
+		c.grants.close()
 	}
 }
 

@@ -1,10 +1,11 @@
 package tokens
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 	"unique"
 
 	"snowgate/scope"
@@ -30,28 +31,88 @@ func (g *grant) is(t *Token) bool {
 	return g.client == t.Client && g.scope == t.Scope && g.generation == t.Generation && slices.Equal(g.audience, t.Audience)
 }
 
-// grant returns the grant of t, which belongs to the caller alone. Tokens in the cache,
-// many of few clients, share theirs; two that are the first at the same time may not.
-func (c *cache) grant(t *Token) *grant {
-	if c.entries == nil {
-		return newGrant(t)
-	}
-	key := c.key(t)
-	if g, ok := c.grants.GetIfPresent(key); ok && g.is(t) {
+// grants finds the grants of the tokens in the cache, so that tokens which have the same
+// share it: many tokens of few clients. One of which no token was read from the store for a
+// while is let go.
+type grants struct {
+	while time.Duration
+	most  int // of them; roughly
+
+	mu         sync.Mutex
+	young, old map[grantKey]*grant // read since the last turn, or only before
+	timer      *time.Timer         // of the next turn; nil: there is nothing to let go
+	closed     bool
+}
+
+// grantKey is what a grant is found by.
+type grantKey struct {
+	client     string
+	scope      scope.List
+	audience   string // all of them; others may read the same
+	generation uint64
+}
+
+// of returns the grant of t, which belongs to the caller alone.
+func (gs *grants) of(t *Token) *grant {
+	key := grantKey{t.Client, t.Scope, strings.Join(t.Audience, " "), t.Generation}
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if g := gs.young[key]; g != nil && g.is(t) {
 		return g
 	}
-	t.share()
-	g := newGrant(t)
-	c.grants.Set(key, g)
+	g := gs.old[key]
+	if g == nil || !g.is(t) {
+		t.share()
+		g = newGrant(t)
+		key.client, key.scope = g.client, g.scope // kept once
+	}
+	gs.keep(key, g)
 	return g
 }
 
-// key returns what the grant of t is found by. Another may, very rarely, have the same.
-func (c *cache) key(t *Token) uint64 {
-	return maphash.Comparable(c.seed, struct {
-		client, scope, audience string
-		generation              uint64
-	}{t.Client, t.Scope.String(), strings.Join(t.Audience, " "), t.Generation})
+// keep notes that g was read. It needs mu.
+func (gs *grants) keep(key grantKey, g *grant) {
+	if len(gs.young) >= gs.most {
+		gs.turn()
+	}
+	if gs.young == nil {
+		gs.young = make(map[grantKey]*grant)
+	}
+	gs.young[key] = g
+	if gs.timer == nil && !gs.closed {
+		gs.timer = time.AfterFunc(gs.while, gs.age)
+	}
+}
+
+// turn lets go of those that were not read since the last one. It needs mu.
+func (gs *grants) turn() { gs.young, gs.old = nil, gs.young }
+
+// age is a turn, and has another one follow while there is anything.
+func (gs *grants) age() {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.turn()
+	if gs.timer = nil; len(gs.old) > 0 && !gs.closed {
+		gs.timer = time.AfterFunc(gs.while, gs.age)
+	}
+}
+
+func (gs *grants) close() {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.closed = true
+	if gs.timer != nil {
+		gs.timer.Stop()
+		gs.timer = nil
+	}
+}
+
+// grant returns the grant of t, which belongs to the caller alone.
+func (c *cache) grant(t *Token) *grant {
+	if c.entries == nil {
+		return newGrant(t) // nobody to share it with
+	}
+	return c.grants.of(t)
 }
 
 // share makes grants of different clients keep once the texts that they have in
