@@ -122,6 +122,7 @@ type model struct {
 	rules    []*modelRule
 	streams  []*modelStream
 	calm     time.Time // nothing goes wrong before that, once the store has fallen back
+	fell     time.Time // when the store has fallen back last
 	counts   map[string]int
 }
 
@@ -378,7 +379,7 @@ func (m *model) fallBack(ctx context.Context) {
 		m.pause(5 * time.Second)
 		m.mu.Lock()
 		now := time.Now()
-		m.calm = now.Add(2 * modelSettle)
+		m.fell, m.calm = now, now.Add(2*modelSettle)
 		for _, tok := range m.tokens {
 			tok.lost = tok.lost || !tok.saved.Before(taken)
 			if r := &tok.revoked; r.begun && !r.answered.Before(taken) {
@@ -432,8 +433,7 @@ func (m *model) issue(ctx context.Context, n *node) {
 	defer m.mu.Unlock()
 	m.tokens = append(m.tokens, &modelToken{
 		text: bearer.Reveal(), token: token, worker: int64(n.index), begun: begun, saved: time.Now(),
-		// Saved before the fallback, noted after it.
-		lost: !m.calm.IsZero() && begun.Before(m.calm.Add(-2*modelSettle)) && time.Now().After(m.calm.Add(-2*modelSettle)),
+		lost: m.spansFallback(begun),
 	})
 }
 
@@ -459,10 +459,10 @@ func (m *model) revoke(ctx context.Context, n *node) {
 	if !first {
 		return
 	}
-	begun := m.tick()
+	at, begun := time.Now(), m.tick()
 	err := n.RevokeID(ctx, tok.token.ID)
 	if err == nil {
-		m.answer(&tok.revoked, n)
+		m.answer(&tok.revoked, n, at)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.checkOwnStreams(n, begun, func(other *modelToken) bool { return other == tok })
@@ -477,12 +477,20 @@ func (m *model) tick() int {
 	return m.sequence
 }
 
-func (m *model) answer(r *revocation, n *node) {
+// answer notes that n has answered r, which it began at an instant. What was written before the
+// store fell back, and is answered after that, is lost like what was answered just before.
+func (m *model) answer(r *revocation, n *node, begun time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sequence++
-	r.answered, r.sequence, r.node = time.Now(), m.sequence, n
+	r.sequence, r.node = m.sequence, n
+	if !m.spansFallback(begun) {
+		r.answered = time.Now()
+	}
 }
+
+// spansFallback tells whether the store has fallen back since an instant. m.mu is held.
+func (m *model) spansFallback(since time.Time) bool { return !m.fell.Before(since) }
 
 func (m *model) addRule(ctx context.Context, n *node) {
 	var rule tokens.Rule
@@ -506,7 +514,7 @@ func (m *model) addRule(ctx context.Context, n *node) {
 	m.mu.Unlock()
 	begun := m.tick()
 	if _, err := n.AddRule(ctx, rule); err == nil {
-		m.answer(&r.revocation, n)
+		m.answer(&r.revocation, n, now)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.checkOwnStreams(n, begun, func(tok *modelToken) bool { return r.kills(tok) && tok.saved.Before(r.answered.Add(-time.Second)) })
