@@ -1,8 +1,10 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"testing"
@@ -18,6 +20,13 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) WriteHeader(status int)      { s.status = status }
 func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 
+// remoteConn is a connection of which only the other end matters.
+type remoteConn struct{ net.Conn }
+
+func (remoteConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1234"))
+}
+
 // chain is the way of a request through everything in front of the forwarder,
 // access line and metrics included, as a function that goes it once.
 func chain(t testing.TB, target string) func() {
@@ -27,7 +36,7 @@ func chain(t testing.TB, target string) func() {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	w := &sink{header: make(http.Header)}
-	r := httptest.NewRequest(http.MethodGet, target, nil)
+	r := httptest.NewRequestWithContext(connContext(t.Context(), remoteConn{}), http.MethodGet, target, nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36")
 	return func() {

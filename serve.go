@@ -10,6 +10,7 @@ import (
 
 	"snowgate/clientconn"
 	"snowgate/config"
+	"snowgate/middleware"
 )
 
 // Limits of both listeners.
@@ -109,6 +110,11 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	return err
 }
 
+// connContext makes what the requests of a connection have in common.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return middleware.ConnContext(clientconn.ConnContext(ctx, c), c)
+}
+
 func (g *gateway) newServer(base context.Context, name string, handler http.Handler) *http.Server {
 	server := &http.Server{
 		Handler:                      handler,
@@ -120,7 +126,7 @@ func (g *gateway) newServer(base context.Context, name string, handler http.Hand
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no path: it is refused like other targets
 		ErrorLog:                     serverLog(g.log, name),
 		BaseContext:                  func(net.Listener) context.Context { return base },
-		ConnContext:                  clientconn.ConnContext,
+		ConnContext:                  connContext,
 		ConnState:                    clientconn.ConnState,
 		Protocols:                    new(http.Protocols),
 	}

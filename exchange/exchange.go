@@ -23,15 +23,14 @@ type Exchange struct {
 	// proxy gave the request, sent as X-Request-Id to the caller and to the
 	// upstream.
 	RequestID string
-	// Peer is the address at the other end of the connection, the zero Addr if
-	// it has none (a Unix socket).
-	Peer netip.Addr
+	// Peer is the other end of the connection; nil: nobody has looked.
+	Peer *Peer
 	// PeerTrusted tells that Peer is a proxy whose forwarding headers are
 	// believed.
 	PeerTrusted bool
-	// Remote is the address of the caller: Peer, or, behind trusted proxies, the
+	// Remote is the address of the caller: that of Peer, or, behind trusted proxies, the
 	// address that they say the request came from. It is the zero Addr where
-	// Peer is.
+	// Peer has none.
 	Remote netip.Addr
 	// Path is the canonical request path; everything that decides or forwards
 	// uses it and nothing else.
@@ -64,6 +63,14 @@ type Exchange struct {
 	Upgraded bool
 	// Cause is why the request was refused or failed, for the log only.
 	Cause error
+}
+
+// Peer is the other end of a connection. It is made once for all requests that come on it.
+type Peer struct {
+	// Addr is its address, the zero Addr if it has none (a Unix socket).
+	Addr netip.Addr
+	// Text is Addr as text, empty if it has none.
+	Text string
 }
 
 // Counter counts requests of one route when they have ended. It is safe for concurrent use.

@@ -55,8 +55,8 @@ func Observe(o Observation) func(http.Handler) http.Handler {
 			v := &visit{carrier: exchange.Carrier{Context: r.Context()}, recorder: recorder{ResponseWriter: w}}
 			x := &v.carrier.Exchange
 			x.Peer = peer(r)
-			x.PeerTrusted = isTrusted(o.TrustedProxies, x.Peer)
-			x.Remote = remote(r, o.TrustedProxies, x.Peer, x.PeerTrusted)
+			x.PeerTrusted = isTrusted(o.TrustedProxies, x.Peer.Addr)
+			x.Remote = remote(r, o.TrustedProxies, x.Peer.Addr, x.PeerTrusted)
 			x.RequestID = requestID(r, x.PeerTrusted)
 			v.named[0] = x.RequestID
 			w.Header()["X-Request-Id"] = v.named[:]
@@ -168,11 +168,8 @@ func (v *visit) say(e *zerolog.Event) {
 		Int("status", end.sent).
 		Int("bytes", end.bytes).
 		Float64("duration_ms", float64(v.took.Microseconds())/1000)
-	if x.Peer.IsValid() {
-		var text [len("0000:0000:0000:0000:0000:0000:0000:0000%interface-name")]byte
-		e.Bytes("remote", x.Peer.AppendTo(text[:0]))
-	}
-	if x.Remote != x.Peer {
+	optional(e, "remote", x.Peer.Text)
+	if x.Remote != x.Peer.Addr {
 		e.Str("forwarded_for", x.Remote.String())
 	}
 	optional(e, "client", hide.clean(x.Client, maxLoggedTarget))

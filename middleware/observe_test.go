@@ -352,3 +352,25 @@ func TestObserveLater(t *testing.T) {
 		}
 	})
 }
+
+// All requests of a connection have the same peer, of which they have read the address once.
+func TestPeerOfAConnection(t *testing.T) {
+	seen := make(chan *exchange.Peer, 2)
+	server := httptest.NewUnstartedServer(middleware.Observe(middleware.Observation{})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen <- exchange.From(r.Context()).Peer
+	})))
+	server.Config.ConnContext = middleware.ConnContext
+	server.Start()
+	defer server.Close()
+	for range 2 {
+		response, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	first, second := <-seen, <-seen
+	if first != second || first.Addr != netip.MustParseAddr("127.0.0.1") || first.Text != "127.0.0.1" {
+		t.Errorf("the peer is %+v at %p, then %+v at %p", *first, first, *second, second)
+	}
+}

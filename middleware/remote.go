@@ -1,10 +1,40 @@
 package middleware
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"snowgate/exchange"
 )
+
+type peerKey struct{}
+
+// ConnContext is for the field of [http.Server] with that name: it has [Observe] know the other
+// end of a connection without reading its address for every request.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, peerKey{}, newPeer(c.RemoteAddr().String()))
+}
+
+// peer returns the other end of the connection of r.
+func peer(r *http.Request) *exchange.Peer {
+	if known, ok := r.Context().Value(peerKey{}).(*exchange.Peer); ok {
+		return known
+	}
+	return newPeer(r.RemoteAddr)
+}
+
+// newPeer returns the peer at address, which has a port.
+func newPeer(address string) *exchange.Peer {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return new(exchange.Peer)
+	}
+	addr := at.Addr().Unmap()
+	return &exchange.Peer{Addr: addr, Text: addr.String()}
+}
 
 // remote returns the address of the caller of r: the peer, or, if the peer is a
 // trusted proxy, the address that X-Forwarded-For names. Every proxy appends the

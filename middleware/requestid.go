@@ -36,15 +36,6 @@ func isRequestID(name string) bool {
 	return name != "" && len(name) <= maxRequestID
 }
 
-// peer returns the address at the other end of the connection of r.
-func peer(r *http.Request) netip.Addr {
-	address, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return address.Addr().Unmap()
-}
-
 func isTrusted(proxies []netip.Prefix, peer netip.Addr) bool {
 	for _, proxy := range proxies {
 		if proxy.Contains(peer.WithZone("")) {

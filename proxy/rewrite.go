@@ -134,8 +134,8 @@ func appendForwarded(list []http1.Field, in *http.Request, x *exchange.Exchange)
 	if in.TLS != nil {
 		proto = "https"
 	}
-	if x.Peer.IsValid() {
-		chain = x.Peer.String()
+	if x.Peer != nil {
+		chain = x.Peer.Text
 	}
 	if x.PeerTrusted {
 		host = onlyOr(in.Header[headerForwardedHost], host)
