@@ -38,6 +38,7 @@ type flight struct {
 	passed   bool      // the whole answer was passed on
 	writable time.Time // when a deadline for writing was last set
 
+	first http1.Call // what call is, in most exchanges
 	leash leash
 
 	mu       sync.Mutex // guards answered and, until then, the header of writer
@@ -47,7 +48,6 @@ type flight struct {
 	reason   error       // why the exchange was given up; nil: it goes on
 	quit     atomic.Bool // there is a reason; read without the lock
 	call     *http1.Call
-	first    http1.Call      // what call is, in most exchanges
 	ctx      context.Context //nolint:containedctx // of this exchange; see context
 	cancel   context.CancelCauseFunc
 	unfollow func() bool // the client; nil: nobody follows it
@@ -61,9 +61,7 @@ func (f *Forwarder) newFlight() *flight {
 	return new(flight)
 }
 
-// reuse gives the memory of one to another exchange. Nobody may know of it any more: so it
-// must have ended well, had no body, and neither have been watched, nor followed its client,
-// nor have made a context.
+// reuse gives the memory of one, which nobody knows of any more, to another exchange.
 func (f *Forwarder) reuse(one *flight) {
 	*one = flight{}
 	f.flights.Put(one)
@@ -152,9 +150,17 @@ func (f *flight) end() {
 		f.patience.giveBack()
 	}
 	f.decompose()
-	if f.passed && f.body == nil && unfollow == nil && cancel == nil && f.leash.stop == nil {
+	if f.isUnshared() {
 		f.forwarder.reuse(f)
 	}
+}
+
+// isUnshared reports, at the end, that nobody else can have kept f: it has ended well, had no
+// body, was not watched, did not follow its client, and no context was made of it, not even
+// to connect, which is done in one that is part of the attempt.
+func (f *flight) isUnshared() bool {
+	return f.passed && f.body == nil && f.leash.stop == nil && f.unfollow == nil && f.cancel == nil &&
+		f.attempt.reused && f.tried == nil
 }
 
 // tooSlow implements [waiting].

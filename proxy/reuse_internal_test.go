@@ -22,6 +22,8 @@ func TestReuse(t *testing.T) {
 		"a body":                    {func(f *flight) { f.body = f.newBody(http.NoBody) }, false},
 		"the client was followed":   {func(f *flight) { f.lasting() }, false},
 		"a context was made of it":  {func(f *flight) { f.context() }, false},
+		"a connection was made":     {func(f *flight) { f.attempt.reused = false }, false},
+		"another one was tried":     {func(f *flight) { f.tried = []*replica{nil} }, false},
 		"the token was watched":     {func(f *flight) { f.leash.stop = func() {} }, false},
 		"given up at the very end":  {func(f *flight) { f.giveUp(errors.New("too late")) }, true},
 		"it has waited for a while": {func(f *flight) { f.long() }, true},
@@ -30,7 +32,7 @@ func TestReuse(t *testing.T) {
 		w := httptest.NewRecorder()
 		one := &flight{
 			forwarder: f, writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", strings.NewReader("")),
-			exchange: new(exchange.Exchange), route: new(terms), passed: true,
+			exchange: new(exchange.Exchange), route: new(terms), passed: true, attempt: attempt{reused: true},
 		}
 		one.patience = f.patiences.lend(time.Minute, one)
 		test.change(one)
