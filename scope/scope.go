@@ -21,19 +21,16 @@ var ErrSyntax = errors.New("scope: not a list of scope-tokens separated by singl
 // A List is immutable and safe for concurrent use.
 type List string
 
-// Up to this length, comparing each scope-token with each is what costs least. Beyond, it
+// few is up to how many bytes each scope-token is compared with those before it. Beyond, that
 // would cost the square of the length, which a client chooses.
-const (
-	fewBytes = 256
-	fewNames = 32
-)
+const few = 256
 
 // Parse reads the scope parameter of RFC 6749 §3.3. Repeated tokens are
 // folded into one; the empty text is the empty list.
 // It returns an error that wraps [ErrSyntax] for anything else.
 // A text of the usual length that is the list already costs no memory.
 func Parse(text string) (List, error) {
-	folds := len(text) > fewBytes
+	folds := len(text) > few
 	for rest, more := text, text != ""; more; {
 		before := List(text[:len(text)-len(rest)])
 		var name string
@@ -54,33 +51,21 @@ func Parse(text string) (List, error) {
 // [Parse].
 func Of(names ...string) List {
 	var b strings.Builder
-	repeats := repetitions(len(names))
-	for i, name := range names {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
 		if !ValidToken(name) {
 			panic(fmt.Sprintf("scope: invalid scope-token %q", name))
 		}
-		if repeats(names[:i], name) {
+		if seen[name] {
 			continue
 		}
+		seen[name] = true
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
 		b.WriteString(name)
 	}
 	return List(b.String())
-}
-
-// repetitions returns what reports whether a name is among those before it, in a list of n.
-func repetitions(n int) func(before []string, name string) bool {
-	if n <= fewNames {
-		return slices.Contains[[]string]
-	}
-	seen := make(map[string]bool, n)
-	return func(_ []string, name string) bool {
-		known := seen[name]
-		seen[name] = true
-		return known
-	}
 }
 
 // ValidToken reports whether name is one scope-token:
