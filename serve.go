@@ -79,6 +79,7 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	g.speak(publicServer)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
 	g.announce(public, admin)
+	g.cfg.File = config.File{} // what is in force of it is elsewhere, and what lives in memory costs time with every collection
 	failed := make(chan error, 4)
 	go func() { failed <- g.servePublic(publicServer, patient) }()
 	if g.certificate == nil { // with TLS, none goes to rest
@@ -157,8 +158,6 @@ func (g *gateway) announce(public, admin *net.TCPListener) {
 		g.log.Warn().Msg("SNOWGATE_CONFIG is not set: there are no clients and no routes")
 	}
 	g.logNotes(g.cfg.File)
-	// What is in force of it is elsewhere, and all that lives in memory costs time with every collection.
-	g.cfg.File.Clients, g.cfg.File.Routes, g.cfg.File.Notes = nil, nil, nil
 }
 
 // leave is the shutdown, up to the last answer. Its times count from now.

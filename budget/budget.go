@@ -84,8 +84,8 @@ func (c *Context) Release() {
 	}
 }
 
-// Wait waits until done is closed or something comes from it, and returns nil, or until ctx ends, and returns its error.
-// Nobody releases ctx meanwhile.
+// Wait waits until done is closed or something comes from it, and returns nil, or until ctx
+// ends, and returns its error. Nobody releases ctx meanwhile.
 func Wait(ctx context.Context, done <-chan struct{}) error {
 	c, ok := ctx.(*Context)
 	if !ok {
