@@ -18,10 +18,12 @@ const (
 	// it dozens of times in a second. More than this saves nothing that could be
 	// measured, and stays resident.
 	heapRoom = 16 << 20
-	// leastPercent is by how much of what lives the heap may grow, at least: it may triple.
-	// Go has 100. With a hundred thousand clients or a million cached tokens a collection takes
-	// so long that a request would cost a tenth or a third more than with few.
-	leastPercent = 200
+	// scannedRoom is by how many times of what a collection looks at the heap may grow, at
+	// least. Go has once, of all that lives. With a hundred thousand clients a collection takes
+	// so long that a request would cost a tenth more than with few. What holds no pointers, as
+	// the tokens in the cache, is not looked at, and there is no reason to wait for as much
+	// garbage.
+	scannedRoom = 2
 	// limitShare is the part of the container's memory that the Go runtime is told
 	// to stay within; it does not count the program text and the kernel's buffers.
 	limitShare = 0.9
@@ -57,6 +59,7 @@ const (
 	gcPercent  = "/gc/gogc:percent"
 	gcCycles   = "/gc/cycles/total:gc-cycles"
 	heapLive   = "/gc/heap/live:bytes"
+	heapScan   = "/gc/scan/heap:bytes" // what of the heap may hold pointers
 	heapAll    = "/memory/classes/heap/objects:bytes"
 	heapFree   = "/memory/classes/heap/free:bytes" // but not given back
 	gcsStacks  = "/gc/scan/stack:bytes"
@@ -65,7 +68,7 @@ const (
 
 // gauges reads them.
 func gauges() map[string]uint64 {
-	names := [...]string{gcPercent, gcCycles, heapLive, heapAll, heapFree, gcsStacks, gcsGlobals}
+	names := [...]string{gcPercent, gcCycles, heapLive, heapScan, heapAll, heapFree, gcsStacks, gcsGlobals}
 	samples := make([]metrics.Sample, len(names))
 	for i, name := range names {
 		samples[i].Name = name
@@ -81,21 +84,24 @@ func gauges() map[string]uint64 {
 }
 
 // keepRoom sets the percentage by which the heap may grow until the next
-// collection.
+// collection, unless it is about right.
 func keepRoom() {
 	now := gauges()
-	if percent := roomPercent(now[heapLive] + now[gcsStacks] + now[gcsGlobals]); percent != int(now[gcPercent]) {
+	others := now[gcsStacks] + now[gcsGlobals]
+	if percent := roomPercent(now[heapLive]+others, now[heapScan]+others); !about(percent, int(now[gcPercent])) {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// roomPercent is the percentage of what lives that gives it heapRoom, in steps,
-// and at least leastPercent.
-func roomPercent(living uint64) int {
-	const step = 50
-	percent := 100 * heapRoom / max(living, 1<<20)
-	return max(leastPercent, int(percent)/step*step)
+// roomPercent is the percentage of what lives that gives it heapRoom, or scannedRoom
+// times of what of it is looked at, if that is more.
+func roomPercent(living, scanned uint64) int {
+	return int(max(1, 100*max(heapRoom, scannedRoom*scanned)/max(living, 1<<20)))
 }
+
+// about reports whether a and b differ by less than an eighth, which is not worth stopping
+// everything for, as the runtime does when it is told another percentage.
+func about(a, b int) bool { return max(a, b)-min(a, b) <= b/8 }
 
 // afterCollection calls f after every garbage collection from now on.
 func afterCollection(f func()) {

@@ -7,19 +7,32 @@ import (
 
 func TestRoomPercent(t *testing.T) {
 	tests := []struct {
-		living uint64
-		want   int
-		why    string
+		living, scanned uint64
+		want            int
+		why             string
 	}{
-		{0, 1600, "the least, before the first collection"},
-		{4 << 20, 400, "4 MiB live: the next collection is at 20 MiB"},
-		{6 << 20, 250, "rounded down, so that it is not set anew every time"},
-		{8 << 20, 200, "it may triple"},
-		{1 << 30, 200, "never less than that"},
+		{0, 0, 1600, "the least, before the first collection"},
+		{4 << 20, 4 << 20, 400, "4 MiB live: the next collection is at 20 MiB"},
+		{8 << 20, 8 << 20, 200, "it may triple"},
+		{1 << 30, 1 << 30, 200, "never less than that"},
+		{100 << 20, 4 << 20, 16, "96 MiB are not looked at: the next collection is at 116 MiB"},
+		{100 << 20, 50 << 20, 100, "a half is looked at"},
+		{8 << 30, 1 << 20, 1, "never none"},
 	}
 	for _, test := range tests {
-		if got := roomPercent(test.living); got != test.want {
-			t.Errorf("roomPercent(%d) = %d, want %d: %s", test.living, got, test.want, test.why)
+		if got := roomPercent(test.living, test.scanned); got != test.want {
+			t.Errorf("roomPercent(%d, %d) = %d, want %d: %s", test.living, test.scanned, got, test.want, test.why)
+		}
+	}
+}
+
+func TestAbout(t *testing.T) {
+	for _, test := range []struct {
+		a, b int
+		want bool
+	}{{400, 400, true}, {450, 400, true}, {350, 400, true}, {451, 400, false}, {349, 400, false}, {2, 1, false}, {1, 1, true}, {400, -1, false}} {
+		if got := about(test.a, test.b); got != test.want {
+			t.Errorf("about(%d, %d) = %t, want %t", test.a, test.b, got, test.want)
 		}
 	}
 }
@@ -29,7 +42,7 @@ func TestRoomPercent(t *testing.T) {
 func TestGaugesAreKnown(t *testing.T) {
 	runtime.GC() // some are taken by a collection
 	now := gauges()
-	for _, name := range []string{gcPercent, heapAll, gcsStacks, gcsGlobals} {
+	for _, name := range []string{gcPercent, heapAll, heapScan, gcsStacks, gcsGlobals} {
 		if now[name] == 0 {
 			t.Errorf("%s = 0", name)
 		}

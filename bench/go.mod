@@ -13,7 +13,6 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/maypok86/otter/v2 v2.4.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 )
 

@@ -1,34 +1,37 @@
 package tokens
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/maypok86/otter/v2"
 
 	"snowgate/idgen"
 )
 
-// entry is what the cache holds of a token whose record was found, and whose secret was
-// shown, besides what is in its id. There are many, so each is small, 72 bytes, and for
-// the collector's sake one pointer is all that is in it.
+// entry is what is known of a token whose record was found, and whose secret was shown,
+// besides what is in its id.
 type entry struct {
-	grant   *grant
+	grant *grant
+	facts
+}
+
+// facts are what an entry has of its own, without its grant.
+type facts struct {
 	digest  Digest
-	tag     [tagLength]byte // that was verified with a secret of that digest
-	epoch   uint32          // of the cache when the store was asked
 	expires int64           // Unix milliseconds
 	asked   time.Duration   // since the cache was opened: just before the store was asked
+	epoch   uint32          // of the cache when the store was asked
+	tag     [tagLength]byte // that was verified with a secret of that digest
 }
 
-// shows reports, in constant time, whether b is the token that e was found for: the same
+// shows reports, in constant time, whether b is the token that f was found for: the same
 // secret, whose digest is shown, and the same tag.
-func (e *entry) shows(b Bearer, digest Digest) bool {
-	return e.digest.Equal(digest) && sameTag(e.tag, b.tag())
+func (f *facts) shows(b Bearer, digest Digest) bool {
+	return f.digest.Equal(digest) && sameTag(f.tag, b.tag())
 }
 
-// expiry is the first instant at which the token of e is no longer valid.
-func (e *entry) expiry() time.Time { return time.UnixMilli(e.expires) }
+// expiry is the first instant at which the token of f is no longer valid.
+func (f *facts) expiry() time.Time { return time.UnixMilli(f.expires) }
 
 // cache holds the tokens that were found good, a bounded number of them. The
 // zero value holds none.
@@ -36,52 +39,75 @@ func (e *entry) expiry() time.Time { return time.UnixMilli(e.expires) }
 // An entry that is fresh decides without the store. One that is not, because it
 // is older than ttl or from an epoch that has ended, is kept for a while for
 // fail-static, and is worth no more than that.
+//
+// Every entry is worth its place for as long as any other, however often it is used. So
+// there are two layers that take turns, and what is let go is a whole layer.
 type cache struct {
 	ttl     time.Duration
 	further time.Duration    // fail-static
+	size    int              // entries at most; 0: the cache is off
 	clock   func() time.Time // that tokens expire by
 	opened  time.Time        // monotonic
 	epoch   atomic.Uint32
-	whole   atomic.Pointer[verdict]       // for the latest version of the policy
-	entries *otter.Cache[idgen.ID, entry] // nil: the cache is off
-	grants  grants                        // of the entries
+	whole   atomic.Pointer[verdict] // for the latest version of the policy
+
+	mu         sync.RWMutex
+	young, old layer // since the last turn, and the one before
+	turns      uint64
+	timer      *time.Timer // of the next turn; nil: there is nothing to let go
+	closed     bool
+}
+
+// layer is what came into the cache between two turns. There may be a million entries in it,
+// which the garbage collector does not look at: there is no pointer in them.
+type layer struct {
+	entries map[idgen.ID]kept
+	grants  []*grant            // of the entries
+	found   map[grantKey]*grant // those, and of tokens that were only read
+}
+
+// kept is an entry, with the number of its grant in the layer.
+type kept struct {
+	facts
+	grant uint32
 }
 
 // open makes room for size entries that decide for ttl. With ttl 0 there is no
 // cache.
 func (c *cache) open(size int, ttl, further time.Duration, clock func() time.Time) {
-	c.ttl, c.further, c.clock, c.opened = ttl, further, clock, time.Now()
-	if ttl <= 0 || size <= 0 {
-		c.ttl = 0
-		return
+	c.ttl, c.further, c.clock, c.opened = max(ttl, 0), further, clock, time.Now()
+	if c.size = max(size, 0); c.size == 0 || c.ttl == 0 {
+		c.size, c.ttl = 0, 0
 	}
-	// Entries are values, which otter keeps in its own pieces of memory.
-	c.entries = otter.Must(&otter.Options[idgen.ID, entry]{
-		MaximumSize: size,
-		// Notes of what was used are worked off by who has made the last of them, a few
-		// at a time; a goroutine for each few costs more.
-		Executor: func(work func()) { work() },
-		// Otter's clock is read once and is monotonic from then on. This only
-		// makes room: what decides is fresh.
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[idgen.ID, entry]) time.Duration { return c.keep(&e.Value) }),
-	})
-	c.grants.while, c.grants.most = ttl+further, size
 }
 
-// close ends what removes old entries.
+// close ends what lets go of old entries.
 func (c *cache) close() {
-	if c.entries != nil {
-		c.entries.StopAllGoroutines()
-		c.grants.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
 	}
 }
 
-// get returns the entry of id, if there is one. It does not allocate.
-func (c *cache) get(id idgen.ID) (entry, bool) {
-	if c.entries == nil {
-		return entry{}, false
+// get sets e to the entry of id, if there is one. It does not allocate.
+func (c *cache) get(id idgen.ID, e *entry) bool {
+	if c.size == 0 {
+		return false
 	}
-	return c.entries.GetIfPresent(id)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.young.get(id, e) || c.old.get(id, e)
+}
+
+func (l *layer) get(id idgen.ID, e *entry) bool {
+	k, ok := l.entries[id]
+	if ok {
+		e.facts, e.grant = k.facts, l.grants[k.grant]
+	}
+	return ok
 }
 
 // age returns how long before now the store was asked for e.
@@ -103,23 +129,87 @@ func (c *cache) keep(e *entry) time.Duration {
 }
 
 // put keeps e, the token of id, unless that has expired.
-func (c *cache) put(id idgen.ID, e entry) {
-	if c.entries != nil && c.keep(&e) > 0 {
-		c.entries.Set(id, e)
+func (c *cache) put(id idgen.ID, e *entry) {
+	if c.size == 0 || c.keep(e) <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k, ok := c.young.entries[id]; ok && c.young.grants[k.grant] == e.grant {
+		c.young.entries[id] = kept{e.facts, k.grant}
+		return
+	}
+	delete(c.young.entries, id)
+	delete(c.old.entries, id)
+	c.makeRoom()
+	c.young.put(id, e, c.turns)
+	c.letGo()
+}
+
+// put keeps e in s, which is the young one in that turn.
+func (l *layer) put(id idgen.ID, e *entry, turn uint64) {
+	if l.entries == nil {
+		l.entries = make(map[idgen.ID]kept)
+	}
+	g := e.grant
+	if g.turn != turn || g.number == 0 {
+		l.grants = append(l.grants, g)
+		g.turn, g.number = turn, uint32(len(l.grants))
+	}
+	l.entries[id] = kept{e.facts, g.number - 1}
+}
+
+// makeRoom makes room in the young layer for one more entry. It needs mu.
+func (c *cache) makeRoom() {
+	if max(len(c.young.entries), len(c.young.grants)) >= c.half() {
+		c.turn()
+	}
+	for len(c.young.entries)+len(c.old.entries) >= c.size {
+		c.turn()
+	}
+}
+
+// half of the size is for each layer, so that not all is let go at once.
+func (c *cache) half() int { return (c.size + 1) / 2 }
+
+// letGo has what is in the cache let go after a while. It needs mu.
+func (c *cache) letGo() {
+	if c.timer == nil && !c.closed {
+		c.timer = time.AfterFunc(c.ttl+c.further, c.turnAgain)
+	}
+}
+
+// turn lets go of what came before the last one. It needs mu.
+func (c *cache) turn() {
+	c.young, c.old = layer{}, c.young
+	c.turns++
+}
+
+// turnAgain is a turn, and has another one follow while there is anything: what has come by then
+// is let go after it has stayed for as long as it is worth anything.
+func (c *cache) turnAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn()
+	if c.timer = nil; len(c.old.entries)+len(c.old.found) > 0 {
+		c.letGo()
 	}
 }
 
 // drop forgets the entry of id.
 func (c *cache) drop(id idgen.ID) {
-	if c.entries != nil {
-		c.entries.Invalidate(id)
+	if c.size == 0 {
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.young.entries, id)
+	delete(c.old.entries, id)
 }
 
-// len returns about how many entries there are.
+// len returns how many entries there are.
 func (c *cache) len() int {
-	if c.entries == nil {
-		return 0
-	}
-	return c.entries.EstimatedSize()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.young.entries) + len(c.old.entries)
 }

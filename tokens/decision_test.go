@@ -308,7 +308,7 @@ func TestFailStatic(t *testing.T) {
 		g.want(t, "not matched by the rule", known, "ok")
 
 		time.Sleep(time.Until(begun.Add(30 * time.Second)))
-		g.want(t, "expired", dying, "unavailable") // it is not even kept
+		g.want(t, "expired", dying, "expired") // which needs no store to be known
 		g.Dropped(token.ID)
 		g.want(t, "known to be dropped", known, "unavailable")
 		g.want(t, "another one", doomed, "ok")

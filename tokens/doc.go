@@ -42,8 +42,10 @@
 // the old one decide nothing any more.
 //
 // What tokens of a client have in common, and what the policy makes of it, is kept
-// once for all of them: a cached token is a few numbers and one pointer, which is
-// why a million of them cost the garbage collector little.
+// once for all of them. A cached token is a few numbers in a map without pointers,
+// which the garbage collector does not look at, however many there are. There are two
+// such maps; what was not read from the store for a while, or is too much, is let go
+// with the older one.
 //
 // # Revocation
 //

@@ -3,9 +3,7 @@ package tokens
 import (
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 	"unique"
 
 	"snowgate/scope"
@@ -20,6 +18,11 @@ type grant struct {
 	generation uint64
 
 	verdict atomic.Pointer[verdict] // what the policy last made of it
+
+	// Where it is among the grants of the young layer of a turn, counted from 1. 0:
+	// nowhere. Guarded by the cache's mu.
+	turn   uint64
+	number uint32
 }
 
 func newGrant(t *Token) *grant {
@@ -31,19 +34,6 @@ func (g *grant) is(t *Token) bool {
 	return g.client == t.Client && g.scope == t.Scope && g.generation == t.Generation && slices.Equal(g.audience, t.Audience)
 }
 
-// grants finds the grants of the tokens in the cache, so that tokens which have the same
-// share it: many tokens of few clients. One of which no token was read from the store for a
-// while is let go.
-type grants struct {
-	while time.Duration
-	most  int // of them; roughly
-
-	mu         sync.Mutex
-	young, old map[grantKey]*grant // read since the last turn, or only before
-	timer      *time.Timer         // of the next turn; nil: there is nothing to let go
-	closed     bool
-}
-
 // grantKey is what a grant is found by.
 type grantKey struct {
 	client     string
@@ -52,67 +42,38 @@ type grantKey struct {
 	generation uint64
 }
 
-// of returns the grant of t, which belongs to the caller alone.
-func (gs *grants) of(t *Token) *grant {
+// grant returns the grant of t, which belongs to the caller alone. Tokens in the cache that
+// have the same share it: many tokens of few clients.
+func (c *cache) grant(t *Token) *grant {
+	if c.size == 0 {
+		return newGrant(t) // nobody to share it with
+	}
 	key := grantKey{t.Client, t.Scope, strings.Join(t.Audience, " "), t.Generation}
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if g := gs.young[key]; g != nil && g.is(t) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.young.found[key]; g != nil && g.is(t) {
 		return g
 	}
-	g := gs.old[key]
+	g := c.old.found[key]
 	if g == nil || !g.is(t) {
 		t.share()
 		g = newGrant(t)
 		key.client, key.scope = g.client, g.scope // kept once
 	}
-	gs.keep(key, g)
+	c.find(key, g)
 	return g
 }
 
-// keep notes that g was read. It needs mu.
-func (gs *grants) keep(key grantKey, g *grant) {
-	if len(gs.young) >= gs.most {
-		gs.turn()
+// find has g found by key until nobody has read it from the store for a while. It needs mu.
+func (c *cache) find(key grantKey, g *grant) {
+	if len(c.young.found) >= c.half() {
+		c.turn()
 	}
-	if gs.young == nil {
-		gs.young = make(map[grantKey]*grant)
+	if c.young.found == nil {
+		c.young.found = make(map[grantKey]*grant)
 	}
-	gs.young[key] = g
-	if gs.timer == nil && !gs.closed {
-		gs.timer = time.AfterFunc(gs.while, gs.age)
-	}
-}
-
-// turn lets go of those that were not read since the last one. It needs mu.
-func (gs *grants) turn() { gs.young, gs.old = nil, gs.young }
-
-// age is a turn, and has another one follow while there is anything.
-func (gs *grants) age() {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gs.turn()
-	if gs.timer = nil; len(gs.old) > 0 && !gs.closed {
-		gs.timer = time.AfterFunc(gs.while, gs.age)
-	}
-}
-
-func (gs *grants) close() {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gs.closed = true
-	if gs.timer != nil {
-		gs.timer.Stop()
-		gs.timer = nil
-	}
-}
-
-// grant returns the grant of t, which belongs to the caller alone.
-func (c *cache) grant(t *Token) *grant {
-	if c.entries == nil {
-		return newGrant(t) // nobody to share it with
-	}
-	return c.grants.of(t)
+	c.young.found[key] = g
+	c.letGo()
 }
 
 // share makes grants of different clients keep once the texts that they have in

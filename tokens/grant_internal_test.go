@@ -7,45 +7,52 @@ import (
 	"time"
 )
 
+// newCache returns one for size entries that are worth ttl, on the real clock.
+func newCache(t testing.TB, size int, ttl time.Duration) *cache {
+	c := new(cache)
+	c.open(size, ttl, 0, time.Now)
+	t.Cleanup(c.close)
+	return c
+}
+
 // However many grants there are, a bounded number of them is kept, among them one that is read
 // all the time.
 func TestGrantsAreBounded(t *testing.T) {
-	gs := grants{while: time.Hour, most: 10}
-	defer gs.close()
-	first := gs.of(&Token{Client: "busy"})
+	c := newCache(t, 20, time.Hour)
+	first := c.grant(&Token{Client: "busy"})
 	for i := range 1000 {
-		gs.of(&Token{Client: strconv.Itoa(i)})
-		if gs.of(&Token{Client: "busy"}) != first {
+		c.grant(&Token{Client: strconv.Itoa(i)})
+		if c.grant(&Token{Client: "busy"}) != first {
 			t.Fatalf("after %d others, the grant that is read all the time is another one", i)
 		}
 	}
-	if n := len(gs.young) + len(gs.old); n > 2*gs.most {
-		t.Errorf("%d grants are kept, want at most %d", n, 2*gs.most)
+	if n := len(c.young.found) + len(c.old.found); n > c.size {
+		t.Errorf("%d grants are kept, want at most %d", n, c.size)
 	}
 }
 
 // Nothing runs when there is nothing to let go, and after the end.
 func TestGrantsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gs := grants{while: time.Second, most: 10}
-		one := gs.of(&Token{Client: "a"})
+		c := newCache(t, 20, time.Second)
+		one := c.grant(&Token{Client: "a"})
 		time.Sleep(1500 * time.Millisecond)
-		if gs.of(&Token{Client: "a"}) != one {
+		if c.grant(&Token{Client: "a"}) != one {
 			t.Error("it is let go before anybody could read it again")
 		}
 		time.Sleep(3 * time.Second)
-		if runs, kept := gs.state(); runs || kept > 0 {
+		if runs, kept := c.state(); runs || kept > 0 {
 			t.Errorf("runs: %t, and %d are kept though nobody has read them for a while", runs, kept)
 		}
-		gs.of(&Token{Client: "a"})
-		gs.close()
+		c.grant(&Token{Client: "a"})
+		c.close()
 		time.Sleep(3 * time.Second)
-		if len(gs.young) == 0 { // nobody else is left
+		if len(c.young.found) == 0 { // nobody else is left
 			t.Error("something runs after the end")
 		}
-		ended := grants{while: time.Second, most: 10}
+		ended := newCache(t, 20, time.Second)
 		ended.close()
-		ended.of(&Token{Client: "a"})
+		ended.grant(&Token{Client: "a"})
 		if runs, _ := ended.state(); runs {
 			t.Error("something begins to run after the end")
 		}
@@ -53,19 +60,18 @@ func TestGrantsRest(t *testing.T) {
 }
 
 // state returns whether the timer runs, and how many grants are kept.
-func (gs *grants) state() (runs bool, kept int) {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	return gs.timer != nil, len(gs.young) + len(gs.old)
+func (c *cache) state() (runs bool, kept int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.timer != nil, len(c.young.found) + len(c.old.found)
 }
 
 // Audiences that read the same are told apart, whenever they were read.
 func TestGrantsOfAudiencesThatReadTheSame(t *testing.T) {
-	gs := grants{while: time.Hour, most: 10}
-	defer gs.close()
-	two := gs.of(&Token{Client: "a", Audience: []string{"x", "y"}})
-	gs.turn()
-	if one := gs.of(&Token{Client: "a", Audience: []string{"x y"}}); one == two {
+	c := newCache(t, 20, time.Hour)
+	two := c.grant(&Token{Client: "a", Audience: []string{"x", "y"}})
+	c.turn()
+	if one := c.grant(&Token{Client: "a", Audience: []string{"x y"}}); one == two {
 		t.Error("one audience has the grant of two")
 	}
 }

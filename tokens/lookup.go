@@ -85,10 +85,10 @@ func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) 
 		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && s.cfg.Timeout <= 0
 		return
 	}
-	f.entry = entry{
-		grant: s.cache.grant(&record.Token), digest: record.Digest, tag: b.tag(), epoch: f.epoch,
+	f.entry = entry{s.cache.grant(&record.Token), facts{
+		digest: record.Digest, tag: b.tag(), epoch: f.epoch,
 		expires: record.Token.ExpiresAt.UnixMilli(), asked: asked.Sub(s.cache.opened),
-	}
+	}}
 	f.left = false
 }
 
@@ -109,7 +109,7 @@ func (s *Service) landed(id idgen.ID, f *lookUp, digest Digest) {
 	// Under the lock, so that a revocation comes either before, and has taken f
 	// out, or after, and drops the entry.
 	if f.entry.grant != nil && f.entry.digest.Equal(digest) {
-		s.cache.put(id, f.entry)
+		s.cache.put(id, &f.entry)
 	}
 }
 

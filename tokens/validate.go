@@ -51,7 +51,7 @@ func (s *Service) validate(ctx context.Context, text string, q *question) (err e
 		return err
 	}
 	q.digest = q.bearer.Digest()
-	q.known, q.found = s.cache.get(q.bearer.ID())
+	q.found = s.cache.get(q.bearer.ID(), &q.known)
 	if q.origin, err = s.originOf(ctx, q.bearer, q.found && q.known.shows(q.bearer, q.digest)); err != nil {
 		return err
 	}
@@ -214,7 +214,8 @@ func (s *Service) standIn(ctx context.Context, q *question, err error) error {
 		return err
 	}
 	// It may have been dropped while the store was asked.
-	if still, ok := s.cache.get(q.bearer.ID()); !ok || still != q.known {
+	var still entry
+	if !s.cache.get(q.bearer.ID(), &still) || still != q.known {
 		return err
 	}
 	if s.cfg.Rules != nil {

@@ -142,8 +142,8 @@ func (s *Service) entitled(client string, required Requirement) error {
 
 // cachedFresh reports whether the cache knows that a token has not been revoked.
 func (s *Service) cachedFresh(id idgen.ID) bool {
-	e, ok := s.cache.get(id)
-	return ok && s.cache.fresh(&e, time.Now())
+	var e entry
+	return s.cache.get(id, &e) && s.cache.fresh(&e, time.Now())
 }
 
 // ClientsChanged is told that the answers of [Config.Clients] may have changed
