@@ -46,7 +46,7 @@ var allowed = []struct {
 	{"proxy/docker", []string{"proxy"}, "finds routes; what labels mean is told to it"},
 	{"proxy/docker/dockertest", nil, "a Docker API for tests"},
 	{"proxy/docker/readonly", []string{"problem", "proxy/docker"}, "a way to Docker that leads to lists only; what they must hold is said by who reads them"},
-	{"clientconn", []string{"nonblock"}, "connections as net/http uses them: knows bytes and deadlines"},
+	{"clientconn", []string{"cohort", "nonblock"}, "connections as net/http uses them: knows bytes and deadlines"},
 	{"nonblock", nil, "system calls on sockets: knows bytes"},
 	{"budget", nil, "contexts and timers: knows nothing of what is waited for"},
 	{"cohort", nil, "turns of the scheduler: knows nothing of what is done in them"},

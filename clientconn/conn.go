@@ -121,7 +121,11 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	c.read.review = c.restsAt(len(p))
 	c.read.begin()
+	idle := c.rester.idle
 	c.read.mu.Unlock()
+	if idle {
+		c.waiters.answered.Gather()
+	}
 	for {
 		n, err := c.Conn.Read(p)
 		switch c.afterRead(p[:n], err) {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"snowgate/cohort"
 )
 
 // Glance is how long a handler runs before its client is looked for, at most. It is at
@@ -14,7 +16,8 @@ const Glance = 100 * time.Millisecond
 // timer does for all, which runs while there are any and counts ticks, so that nobody reads
 // a clock. The zero value is usable. It is safe for concurrent use.
 type Waiters struct {
-	tick atomic.Uint64
+	tick     atomic.Uint64
+	answered cohort.Cohort // who has answered a request and is about to read the next one
 
 	mu    sync.Mutex
 	conns []*Conn
