@@ -27,7 +27,7 @@ var allowed = []struct {
 	{"redisscript", nil, "adapter: scripts that work while Redis is full"},
 	{"idgen/redislease", []string{"idgen", "redisscript"}, "adapter: worker numbers leased in Redis"},
 	{"tokens", []string{"budget", "idgen", "scope"}, "the domain: it knows no HTTP and no Redis"},
-	{"tokens/redisstore", []string{"tokens", "budget", "cohort", "idgen", "scope", "redisscript"}, "adapter: the token store on Redis"},
+	{"tokens/redisstore", []string{"tokens", "budget", "cohort", "idgen", "nonblock", "scope", "redisscript"}, "adapter: the token store on Redis"},
 	{"tokens/redisstore/embedded", nil, "adapter: a Redis inside the process"},
 	{"tokens/tokenstest", []string{"tokens", "idgen", "scope"}, "the fake store and the contract suite"},
 	{"tokens/tokenstest/redistest", nil, "starts real Redis servers for tests"},

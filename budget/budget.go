@@ -3,7 +3,8 @@
 //
 // A context of [context.WithTimeout] starts a timer and registers with its parent, for every
 // call. One of this package does so when somebody asks for its Done, and not before. Who
-// waits for one thing only calls [Wait], which needs neither.
+// waits for one thing only calls [Wait], which needs neither; and if nobody else waits for
+// it, [Waiter.Wait], which does not even ask the parent for its Done unless it takes long.
 package budget
 
 import (
@@ -19,11 +20,12 @@ type Timers struct{ pool sync.Pool }
 // WithTimeout is like [context.WithTimeout]; what there is to release, the Release of the
 // Context does.
 func (t *Timers) WithTimeout(parent context.Context, timeout time.Duration) *Context {
-	end := time.Now().Add(timeout)
+	begun := time.Now()
+	end := begun.Add(timeout)
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(end) {
 		end = earlier
 	}
-	return &Context{Context: parent, timers: t, end: end}
+	return &Context{Context: parent, timers: t, begun: begun, end: end}
 }
 
 // Context is a context with a deadline. It is safe for concurrent use.
@@ -32,6 +34,7 @@ type Context struct {
 	context.Context // the parent
 
 	timers *Timers
+	begun  time.Time
 	end    time.Time
 
 	mu       sync.Mutex
@@ -108,10 +111,62 @@ func Wait(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
+// Inattention is for how long after a context was made a [Waiter] may not notice that the
+// parent has ended.
+const Inattention = 50 * time.Millisecond
+
+// Waiter waits for something that is done for it alone. It may wait again if nothing has
+// ended its waits before. One goroutine at a time waits.
+type Waiter struct{ alarm }
+
+// NewWaiter returns a Waiter.
+func NewWaiter() *Waiter {
+	return &Waiter{alarm{rings: make(chan bool, 2)}} // there is room for Done and for the alarm
+}
+
+// Done says that it is done. It is called once for every Wait, does not block, and may be
+// called by any goroutine, also when nobody waits any more.
+func (w *Waiter) Done() { w.rings <- true }
+
+// Wait waits until Done is called, and returns nil, or until ctx ends, and returns its error;
+// w is of no use then. If ctx is a [Context], the end of its parent is noticed within
+// [Inattention]. Nobody releases ctx meanwhile.
+func (w *Waiter) Wait(ctx context.Context) error {
+	c, ok := ctx.(*Context)
+	if !ok {
+		select {
+		case <-w.rings:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	attentive := c.begun.Add(Inattention)
+	if attentive.After(c.end) {
+		attentive = c.end
+	}
+	w.ringAt(attentive)
+	if <-w.rings {
+		w.hush()
+		return nil
+	}
+	w.ringAt(c.end)
+	defer w.hush()
+	select {
+	case done := <-w.rings:
+		if done {
+			return nil
+		}
+		return context.DeadlineExceeded
+	case <-c.Context.Done():
+		return c.Context.Err()
+	}
+}
+
 // alarm rings at an instant. Its timer is set as seldom as possible, and never stopped: it may
 // fire too early, and then looks for how long it has to go on.
 type alarm struct {
-	rings chan struct{} // holds one
+	rings chan bool // false: the alarm. Holds one of them
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -123,27 +178,37 @@ type alarm struct {
 func (t *Timers) lend(at time.Time) *alarm {
 	a, again := t.pool.Get().(*alarm)
 	if !again {
-		a = &alarm{rings: make(chan struct{}, 1)}
+		a = &alarm{rings: make(chan bool, 1)}
 	}
+	a.ringAt(at)
+	return a
+}
+
+// giveBack lends a to others.
+func (t *Timers) giveBack(a *alarm) {
+	a.hush()
+	t.pool.Put(a)
+}
+
+// ringAt has a ring at an instant, and not before.
+func (a *alarm) ringAt(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at = at
 	if a.fires.IsZero() || at.Before(a.fires) {
 		a.set()
 	}
-	return a
 }
 
-// giveBack lends a to others.
-func (t *Timers) giveBack(a *alarm) {
+// hush has a not ring, nor have rung.
+func (a *alarm) hush() {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.at = time.Time{}
 	select {
 	case <-a.rings:
 	default:
 	}
-	a.mu.Unlock()
-	t.pool.Put(a)
 }
 
 // set has the timer fire when a is to ring. It needs mu.
@@ -166,6 +231,6 @@ func (a *alarm) fire() {
 		a.set()
 	default:
 		a.at = time.Time{}
-		a.rings <- struct{}{} // there is room: it was emptied when it was given back
+		a.rings <- false // there is room: it is emptied when nobody waits any more
 	}
 }

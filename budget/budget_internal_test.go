@@ -22,3 +22,16 @@ func TestRingThatNobodyHears(t *testing.T) {
 		}
 	})
 }
+
+// Done blocks nobody, also if the timer was first and the one who waits has not been told yet.
+func TestDoneAfterTheAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWaiter()
+		w.ringAt(time.Now())
+		synctest.Wait()
+		w.Done()
+		if len(w.rings) != 2 {
+			t.Errorf("it was told %d times, want by the timer and by Done", len(w.rings))
+		}
+	})
+}

@@ -49,6 +49,103 @@ func TestWait(t *testing.T) {
 	}
 }
 
+func TestWaiter(t *testing.T) {
+	left := errors.New("the client has left")
+	for name, test := range map[string]struct {
+		limit, done, leaves time.Duration // 0: never
+		want                error
+		after               time.Duration
+	}{
+		"done in time":           {limit: time.Second, done: 10 * time.Millisecond, after: 10 * time.Millisecond},
+		"done after a while":     {limit: time.Second, done: 600 * time.Millisecond, leaves: 601 * time.Millisecond, after: 600 * time.Millisecond},
+		"too late":               {limit: time.Second, done: time.Minute, want: context.DeadlineExceeded, after: time.Second},
+		"too late, in no time":   {limit: time.Millisecond, done: time.Minute, want: context.DeadlineExceeded, after: time.Millisecond},
+		"the caller leaves":      {limit: time.Second, leaves: 20 * time.Millisecond, want: context.Canceled, after: budget.Inattention},
+		"the caller leaves late": {limit: time.Second, leaves: 600 * time.Millisecond, want: context.Canceled, after: 600 * time.Millisecond},
+		"done, and too late":     {limit: time.Second, done: time.Second - time.Nanosecond, after: time.Second - time.Nanosecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var timers budget.Timers
+				w := budget.NewWaiter()
+				for range 3 { // with a new timer, and with one that runs for the wait before
+					parent, leave := context.WithCancelCause(t.Context())
+					ctx := timers.WithTimeout(parent, test.limit)
+					in(test.done, w.Done)
+					in(test.leaves, func() { leave(left) })
+					began := time.Now()
+					if err := w.Wait(ctx); err != test.want || time.Since(began) != test.after {
+						t.Errorf("%v after %s, want %v after %s", err, time.Since(began), test.want, test.after)
+					}
+					if test.want != nil {
+						w = budget.NewWaiter()
+					}
+					ctx.Release()
+					leave(nil)
+				}
+				time.Sleep(time.Hour) // Done, for nobody, blocks nobody
+			})
+		})
+	}
+}
+
+// A context that was there before the wait has as much time as is left.
+func TestWaiterBeginsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var timers budget.Timers
+		ctx := timers.WithTimeout(t.Context(), time.Second)
+		time.Sleep(700 * time.Millisecond)
+		began := time.Now()
+		if err := budget.NewWaiter().Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 300*time.Millisecond {
+			t.Errorf("%v after %s, want one after 300ms", err, time.Since(began))
+		}
+		w := budget.NewWaiter()
+		w.Done()
+		if err := w.Wait(ctx); err != nil {
+			t.Errorf("%v, though it was done before", err)
+		}
+	})
+}
+
+// The timer of a wait that has ended says nothing to the next one, which would not be
+// inattentive then.
+func TestWaiterWaitsAgain(t *testing.T) {
+	for name, done := range map[string]time.Duration{"done in time": 10 * time.Millisecond, "done after a while": 600 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var timers budget.Timers
+				w := budget.NewWaiter()
+				for range 3 {
+					in(done, w.Done)
+					if err := w.Wait(timers.WithTimeout(t.Context(), time.Second)); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(2 * time.Second)
+				}
+				parent, leave := context.WithCancel(t.Context())
+				in(20*time.Millisecond, leave)
+				began := time.Now()
+				if err := w.Wait(timers.WithTimeout(parent, time.Second)); err == nil || time.Since(began) != budget.Inattention {
+					t.Errorf("%v after %s, want one after %s", err, time.Since(began), budget.Inattention)
+				}
+			})
+		})
+	}
+}
+
+func TestWaiterWithAnotherContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := budget.NewWaiter()
+	w.Done()
+	if err := w.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := w.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // in calls f after d, unless that is 0.
 func in(d time.Duration, f func()) {
 	if d > 0 {
@@ -177,6 +274,17 @@ func BenchmarkWait(b *testing.B) {
 		for b.Loop() {
 			ctx := timers.WithTimeout(parent, time.Second)
 			_ = budget.Wait(ctx, done)
+			ctx.Release()
+		}
+	})
+	b.Run("waiter", func(b *testing.B) {
+		var timers budget.Timers
+		w := budget.NewWaiter()
+		b.ReportAllocs()
+		for b.Loop() {
+			ctx := timers.WithTimeout(parent, time.Second)
+			w.Done()
+			_ = w.Wait(ctx)
 			ctx.Release()
 		}
 	})

@@ -43,9 +43,9 @@ type batcher struct {
 
 // waiter is a command that waits to be sent, or for its answer.
 type waiter struct {
-	cmd  redis.Cmder
-	done chan struct{} // holds one: cmd has its answer
-	gone bool          // nobody waits any more; guarded by batcher.mu
+	*budget.Waiter // for the answer
+	cmd            redis.Cmder
+	gone           bool // nobody waits any more; guarded by batcher.mu
 }
 
 // newWaiter returns one that waits for cmd.
@@ -54,7 +54,7 @@ func (b *batcher) newWaiter(cmd redis.Cmder) *waiter {
 		w.cmd = cmd
 		return w
 	}
-	return &waiter{cmd: cmd, done: make(chan struct{}, 1)}
+	return &waiter{Waiter: budget.NewWaiter(), cmd: cmd}
 }
 
 // process sends cmd and waits for its answer, but no longer than ctx lasts. It
@@ -76,7 +76,7 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 	if leads {
 		b.leave(lane)
 	}
-	if err := budget.Wait(ctx, w.done); err != nil {
+	if err := w.Wait(ctx); err != nil {
 		b.mu.Lock()
 		w.gone = true
 		b.mu.Unlock()
@@ -156,6 +156,6 @@ func (b *batcher) send(batch []*waiter) {
 	}
 	_, _ = pipe.Exec(ctx) // every command has its own error
 	for _, w := range batch {
-		w.done <- struct{}{}
+		w.Done()
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/nonblock"
 )
 
 // observer reports every command that callers issue.
@@ -69,6 +71,8 @@ func isHandshake(cmd redis.Cmder) bool {
 // once a second; that is longer than snowgate may take to notice that Redis is
 // back. A dial that fails yields a connection that fails instead, with the same
 // error, when the handshake first uses it; the breaker does the waiting.
+//
+// And it has connections without TLS read and written without telling the scheduler.
 type dialing struct{}
 
 func (dialing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
@@ -85,7 +89,7 @@ func (dialing) DialHook(next redis.DialHook) redis.DialHook {
 			err = fmt.Errorf("%w", &dialError{err})
 			return failedConn{err, failedAddr{network, addr}}, nil //nolint:nilerr // the connection has it
 		}
-		return conn, nil
+		return nonblock.Wrap(conn), nil
 	}
 }
 
