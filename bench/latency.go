@@ -26,7 +26,7 @@ type delays struct{ p50, p90, p99, p999, most, cost float64 }
 func runLatency(ctx context.Context, b *bench) error {
 	busy := pick(nginxPlain)
 	busy.name = nginxBusy
-	list := []contestant{pick(ours), pick(nginxPlain), pick(oursUncached), busy, pick(nginxLuaRedis), pick(bareProxy), {name: "upstream directly", start: directTarget}}
+	list := []contestant{pick(ours), pick(nginxPlain), pick(oursUncached), busy, pick(nginxLuaRedis), pick(floorProxy), pick(bareProxy), {name: "upstream directly", start: directTarget}}
 	all := make(map[string][]delays)
 	var did rates
 	stolen, begun := stolenTime(), time.Now()

@@ -90,7 +90,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 
 // Read implements [net.Conn]. The first Read of a single byte after the deadline was taken
 // away returns 0 and nil, if [ConnContext] has seen the connection: that is the server's
-// background read, and whoever else does so reads again.
+// background read, and whoever else does so reads again. Before a Read that waits for a next
+// request, others that are about to answer do so, see [cohort].
 func (c *Conn) Read(p []byte) (int, error) {
 	c.read.mu.Lock()
 	if c.rester.gone {

@@ -1,5 +1,6 @@
 // Floor is what cannot be spared by a proxy that has net/http towards its clients: the
-// connections and the way to the upstream are snowgate's, and between them is nothing. It
+// connections, the way to the upstream and the gathering of requests before they are written
+// are snowgate's, and between them is nothing. It
 // checks nothing, logs nothing, counts nothing, has no timeouts, passes every field on, and
 // knows no fault. No gateway can be like that; it tells how much of the cost is not the
 // gateway's to save.
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"snowgate/clientconn"
+	"snowgate/cohort"
 	"snowgate/nonblock"
 	"snowgate/proxy/http1"
 )
@@ -35,7 +37,10 @@ func main() {
 		Address: *upstream, DialContext: new(net.Dialer).DialContext,
 		MaxIdle: 256, IdleTimeout: time.Minute, MaxHeader: 64 << 10,
 	}}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnContext: clientconn.ConnContext}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second,
+		ConnContext: clientconn.ConnContext, ConnState: clientconn.ConnState,
+	}
 	log.Fatal(server.Serve(&listener{Listener: inner}))
 }
 
@@ -54,7 +59,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	return clientconn.Wrap(nonblock.Wrap(conn), &l.waiters), nil
 }
 
-type proxy struct{ transport http1.Transport }
+type proxy struct {
+	transport http1.Transport
+
+	asking, answering cohort.Cohort
+}
 
 var buffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
@@ -67,6 +76,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.Header = append(request.Header, http1.Field{Name: name, Value: values[0]})
 	}
 	call := p.transport.Call()
+	p.asking.Gather()
 	if err := call.Send(r.Context(), &request, false); err != nil {
 		w.WriteHeader(http.StatusBadGateway)
 		return
@@ -85,6 +95,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		n, err := call.Read(buffer[:])
 		_, _ = w.Write(buffer[:n])
 		if errors.Is(err, io.EOF) {
+			p.answering.Gather() // net/http writes when this returns
 			return
 		}
 		if err != nil {
