@@ -146,7 +146,7 @@ func (c *cache) put(id idgen.ID, e *entry) {
 	c.letGo()
 }
 
-// put keeps e in s, which is the young one in that turn.
+// put keeps e in l, which is the young one in that turn.
 func (l *layer) put(id idgen.ID, e *entry, turn uint64) {
 	if l.entries == nil {
 		l.entries = make(map[idgen.ID]kept)
