@@ -21,9 +21,9 @@ const (
 	// scannedRoom is by how many times of what a collection looks at the heap may grow, at
 	// least. Go has once, of all that lives. With a hundred thousand clients a collection takes
 	// so long that a request would cost a tenth more than with few. What holds no pointers, as
-	// the tokens in the cache, is not looked at, and there is no reason to wait for as much
-	// garbage.
-	scannedRoom = 2
+	// the tokens in the cache, is not looked at, and there is no reason to wait for more
+	// garbage because of it.
+	scannedRoom = 3
 	// limitShare is the part of the container's memory that the Go runtime is told
 	// to stay within; it does not count the program text and the kernel's buffers.
 	limitShare = 0.9

@@ -13,10 +13,10 @@ func TestRoomPercent(t *testing.T) {
 	}{
 		{0, 0, 1600, "the least, before the first collection"},
 		{4 << 20, 4 << 20, 400, "4 MiB live: the next collection is at 20 MiB"},
-		{8 << 20, 8 << 20, 200, "it may triple"},
-		{1 << 30, 1 << 30, 200, "never less than that"},
+		{8 << 20, 8 << 20, 300, "it may quadruple"},
+		{1 << 30, 1 << 30, 300, "never less than that"},
 		{100 << 20, 4 << 20, 16, "96 MiB are not looked at: the next collection is at 116 MiB"},
-		{100 << 20, 50 << 20, 100, "a half is looked at"},
+		{100 << 20, 50 << 20, 150, "a half is looked at"},
 		{8 << 30, 1 << 20, 1, "never none"},
 	}
 	for _, test := range tests {
