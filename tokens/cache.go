@@ -52,8 +52,7 @@ type cache struct {
 	whole   atomic.Pointer[verdict] // for the latest version of the policy
 
 	mu         sync.RWMutex
-	young, old layer // since the last turn, and the one before
-	turns      uint64
+	young, old layer       // since the last turn, and the one before
 	timer      *time.Timer // of the next turn; nil: there is nothing to let go
 	closed     bool
 }
@@ -139,24 +138,23 @@ func (c *cache) put(id idgen.ID, e *entry) {
 		c.young.entries[id] = kept{e.facts, k.grant}
 		return
 	}
-	delete(c.young.entries, id)
-	delete(c.old.entries, id)
+	c.remove(id)
 	c.makeRoom()
-	c.young.put(id, e, c.turns)
+	c.young.put(id, e)
 	c.letGo()
 }
 
-// put keeps e in l, which is the young one in that turn.
-func (l *layer) put(id idgen.ID, e *entry, turn uint64) {
+// put keeps e in l, which is the young one.
+func (l *layer) put(id idgen.ID, e *entry) {
 	if l.entries == nil {
 		l.entries = make(map[idgen.ID]kept)
 	}
 	g := e.grant
-	if g.turn != turn || g.number == 0 {
+	if n := int(g.number); n >= len(l.grants) || l.grants[n] != g {
+		g.number = uint32(len(l.grants))
 		l.grants = append(l.grants, g)
-		g.turn, g.number = turn, uint32(len(l.grants))
 	}
-	l.entries[id] = kept{e.facts, g.number - 1}
+	l.entries[id] = kept{e.facts, g.number}
 }
 
 // makeRoom makes room in the young layer for one more entry. It needs mu.
@@ -180,10 +178,7 @@ func (c *cache) letGo() {
 }
 
 // turn lets go of what came before the last one. It needs mu.
-func (c *cache) turn() {
-	c.young, c.old = layer{}, c.young
-	c.turns++
-}
+func (c *cache) turn() { c.young, c.old = layer{}, c.young }
 
 // turnAgain is a turn, and has another one follow while there is anything: what has come by then
 // is let go after it has stayed for as long as it is worth anything.
@@ -203,6 +198,11 @@ func (c *cache) drop(id idgen.ID) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.remove(id)
+}
+
+// remove is drop for who has mu.
+func (c *cache) remove(id idgen.ID) {
 	delete(c.young.entries, id)
 	delete(c.old.entries, id)
 }

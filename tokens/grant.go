@@ -19,10 +19,7 @@ type grant struct {
 
 	verdict atomic.Pointer[verdict] // what the policy last made of it
 
-	// Where it is among the grants of the young layer of a turn, counted from 1. 0:
-	// nowhere. Guarded by the cache's mu.
-	turn   uint64
-	number uint32
+	number uint32 // among the grants of the young layer, if it is there; guarded by the cache's mu
 }
 
 func newGrant(t *Token) *grant {
