@@ -9,21 +9,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// runCompare compares two builds of ours. Both are up and asked at the same time, and share
-// the gateway's processor: whatever else the machine does then disturbs both alike, also
-// from one moment to the next.
+// runCompare compares ours with another build of ours or with another contestant. Both are up and asked
+// at the same time, and share the gateway's processor: whatever else the machine does then disturbs
+// both alike, also from one moment to the next.
 func runCompare(ctx context.Context, b *bench) error {
 	if b.baseline == "" {
 		return errors.New("-baseline is needed")
 	}
 	kinds := []string{"cached", "cache off"}
-	builds := []string{"", b.baseline}
 	targets := make([][]*target, len(kinds))
-	for k, env := range [][]string{nil, {"SNOWGATE_CACHE_TTL=0"}} {
-		for _, binary := range builds {
-			t, err := snowgateTarget(setup{binary: binary, env: env}, "/orders")(ctx, b.site)
+	for k, name := range []string{ours, oursUncached} {
+		for _, c := range []contestant{pick(name), b.opponent(name)} {
+			t, err := c.start(ctx, b.site)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			if _, err := t.saturate(ctx, false, warmUp); err != nil {
 				return err
@@ -45,7 +44,7 @@ func runCompare(ctx context.Context, b *bench) error {
 		}
 	}
 	var out strings.Builder
-	out.WriteString("## Two builds\n\n| | µs, new | µs, baseline | new to baseline, median | quartiles | least to least |\n|---|---:|---:|---:|---|---:|\n")
+	fmt.Fprintf(&out, "## At the same time as %s\n\n| | µs | µs, baseline | to baseline, median | quartiles | least to least |\n|---|---:|---:|---:|---|---:|\n", b.baseline)
 	for k, kind := range kinds {
 		ratio := costs[k][0].over(costs[k][1])
 		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %.3f | %.3f – %.3f | %.3f |\n", kind, costs[k][0].median(), costs[k][1].median(),
@@ -53,6 +52,21 @@ func runCompare(ctx context.Context, b *bench) error {
 	}
 	b.report.add(section{name: "compare", text: out.String()})
 	return nil
+}
+
+// opponent is what ours of that name is compared with: the contestant that -baseline names, or else
+// the same of the build that it is the path of.
+func (b *bench) opponent(name string) contestant {
+	for _, c := range contestants() {
+		if c.name == b.baseline {
+			return c
+		}
+	}
+	builds := baseline(b.baseline)
+	if name == oursUncached {
+		return builds[1]
+	}
+	return builds[0]
 }
 
 // pair is what two targets took that were asked at the same time.

@@ -7,7 +7,9 @@
 //	go run . -quick                 the main figures, in less than a minute
 //	go run . -run cpu,latency       some scenarios
 //	go run . -quick -gateway NEW -baseline OLD
-//	                                two builds of ours against one another
+//	                                two builds of ours against one another, at the same time
+//	go run . -quick -gateway NEW -baseline 'nginx + Lua + Redis'
+//	                                ours against another contestant, in the same way
 //
 // docs/performance.md explains the method. bench/install gets the programs.
 package main
@@ -62,7 +64,7 @@ func scenarios() []scenario {
 // extras are run only when they are named.
 func extras() []scenario {
 	return []scenario{
-		{"compare", "processor time per request of two builds", runCompare},
+		{"compare", "processor time per request of two that are asked at the same time", runCompare},
 		{"profile", "where the time of a request goes: writes cpu.pprof to -out", runProfile},
 		{"pgo", "what the compiler optimises for: writes default.pgo to -source", runPGO},
 	}
@@ -85,7 +87,7 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "scenarios, separated by commas: "+strings.Join(names, ", ")+" (default: all but the last three; with -quick: cpu, or compare if there is a -baseline)")
 	flag.StringVar(&o.only, "only", "", "contestants, or what growth is about, whose name contains one of these, separated by commas")
 	flag.StringVar(&o.gateway, "gateway", "", "binary of snowgate to measure (default: built from this tree)")
-	flag.StringVar(&o.baseline, "baseline", "", "another binary of snowgate to compare it with")
+	flag.StringVar(&o.baseline, "baseline", "", "another binary of snowgate to compare it with, or the name of a contestant")
 	flag.StringVar(&o.source, "source", "..", "source tree that is built for profiles")
 	flag.StringVar(&o.out, "out", "", "folder for the tables and charts (default: results; with -quick: none)")
 	flag.BoolVar(&o.quick, "quick", false, "the main contestants and short rounds")
