@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -21,7 +22,8 @@ const lanes = 2
 // a tenth of a millisecond, and what has other work to do a few of them.
 const late = 5 * time.Millisecond
 
-// batcher lets commands that many goroutines issue at once share round trips:
+// batcher lets commands that many goroutines issue at once share round trips, and those that
+// read a value share one command:
 // one that finds nothing under way is sent by itself, as without a batcher, unless there are
 // others that are about to come, which go with it; those that come during a round trip wait, and
 // go together when its answer has come, or is late. The busier it is, the
@@ -41,25 +43,47 @@ type batcher struct {
 	waiters sync.Pool // of those that were told and wait for nothing
 }
 
-// waiter is a command that waits to be sent, or for its answer.
+// waiter waits for what it asked for to be sent, or for its answer.
 type waiter struct {
 	*budget.Waiter // for the answer
-	cmd            redis.Cmder
-	gone           bool // nobody waits any more; guarded by batcher.mu
+	question
+	gone bool // nobody waits any more; guarded by batcher.mu
 }
 
-// newWaiter returns one that waits for cmd.
-func (b *batcher) newWaiter(cmd redis.Cmder) *waiter {
-	if w, ok := b.waiters.Get().(*waiter); ok {
-		w.cmd = cmd
-		return w
+// question is what to ask, and the answer.
+type question struct {
+	cmd redis.Cmder // nil: for the value of key
+	key string
+
+	value string
+	err   error
+}
+
+// newWaiter returns one that waits for an answer to q.
+func (b *batcher) newWaiter(q question) *waiter {
+	w, ok := b.waiters.Get().(*waiter)
+	if !ok {
+		w = &waiter{Waiter: budget.NewWaiter()}
 	}
-	return &waiter{Waiter: budget.NewWaiter(), cmd: cmd}
+	w.question = q
+	return w
 }
 
 // process sends cmd and waits for its answer, but no longer than ctx lasts. It
 // returns the error of cmd, which must not be looked at if ctx ended before.
 func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
+	_, err := b.ask(ctx, question{cmd: cmd})
+	return err
+}
+
+// get returns the value of key, or [redis.Nil] if there is none, which may also be because
+// it is not text. It waits no longer than ctx lasts.
+func (b *batcher) get(ctx context.Context, key string) (string, error) {
+	return b.ask(ctx, question{key: key})
+}
+
+// ask waits for the answer to q, but no longer than ctx lasts.
+func (b *batcher) ask(ctx context.Context, q question) (value string, err error) {
 	b.mu.Lock()
 	lane, leads := b.enter()
 	if leads {
@@ -67,10 +91,13 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 		if len(b.waiting) == 0 {
 			b.mu.Unlock()
 			defer b.leave(lane)
-			return b.client.Process(ctx, cmd)
+			if q.cmd != nil {
+				return "", b.client.Process(ctx, q.cmd)
+			}
+			return b.client.Get(ctx, q.key).Result()
 		}
 	}
-	w := b.newWaiter(cmd)
+	w := b.newWaiter(q)
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
 	if leads {
@@ -80,11 +107,12 @@ func (b *batcher) process(ctx context.Context, cmd redis.Cmder) error {
 		b.mu.Lock()
 		w.gone = true
 		b.mu.Unlock()
-		return err
+		return "", err
 	}
-	w.cmd = nil
+	value, err = w.value, w.err
+	w.question = question{}
 	b.waiters.Put(w)
-	return cmd.Err()
+	return value, err
 }
 
 // enter takes a lane, if one is free and no answer is to be expected on another at any
@@ -146,16 +174,63 @@ func (b *batcher) take(lane int) []*waiter {
 	return batch
 }
 
-// send sends the commands of batch in one round trip.
+// send sends what batch asks in one round trip: all values by one command, before the others.
 func (b *batcher) send(batch []*waiter) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
-	pipe := b.client.Pipeline()
-	for _, w := range batch {
-		_ = pipe.Process(ctx, w.cmd) // only notes it
+	values, commands := mget(ctx, batch), b.client.Pipeline()
+	if values != nil {
+		_ = commands.Process(ctx, values) // only notes it
 	}
-	_, _ = pipe.Exec(ctx) // every command has its own error
 	for _, w := range batch {
+		if w.cmd != nil {
+			_ = commands.Process(ctx, w.cmd)
+		}
+	}
+	_, _ = commands.Exec(ctx) // every command has its own error
+	i := 0
+	for _, w := range batch {
+		if w.cmd != nil {
+			w.err = w.cmd.Err()
+		} else {
+			w.value, w.err = valueAt(values, i)
+			i++
+		}
 		w.Done()
+	}
+}
+
+// mget returns the command that asks for all values which batch asks for, nil if there are none.
+func mget(ctx context.Context, batch []*waiter) *redis.SliceCmd {
+	args := append(make([]any, 0, 1+len(batch)), "mget")
+	for _, w := range batch {
+		if w.cmd == nil {
+			args = append(args, &w.key)
+		}
+	}
+	if len(args) == 1 {
+		return nil
+	}
+	return redis.NewSliceCmd(ctx, args...)
+}
+
+// valueAt returns the answer to the key at index i of what mget asks for.
+func valueAt(values *redis.SliceCmd, i int) (string, error) {
+	if err := values.Err(); err != nil {
+		return "", err
+	}
+	all := values.Val()
+	if i >= len(all) {
+		return "", fmt.Errorf("redisstore: %d answers, and there were more questions", len(all))
+	}
+	switch value := all[i].(type) {
+	case string:
+		return value, nil
+	case nil:
+		return "", redis.Nil
+	case error:
+		return "", value
+	default:
+		return "", fmt.Errorf("redisstore: a value is a %T", value)
 	}
 }

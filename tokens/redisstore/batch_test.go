@@ -16,15 +16,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// slowServer stands in for a server that answers GET key with key, one round
-// trip after the other was asked for, and notes how many commands each had.
+// slowServer stands in for a server that answers GET and MGET with the keys, one round
+// trip after the other was asked for, and notes for how many keys each was.
 type slowServer struct {
 	roundTrip time.Duration
 
 	mu    sync.Mutex
 	trips []int
-	open  int // round trips under way
-	most  int // of them at once
+	names []string // of the commands of the last one
+	open  int      // round trips under way
+	most  int      // of them at once
 	lost  error
 }
 
@@ -45,7 +46,11 @@ func (s *slowServer) ProcessPipelineHook(redis.ProcessPipelineHook) redis.Proces
 
 func (s *slowServer) answer(ctx context.Context, cmds []redis.Cmder) error {
 	s.mu.Lock()
-	s.trips = append(s.trips, len(cmds))
+	s.trips = append(s.trips, countKeys(cmds))
+	s.names = nil
+	for _, cmd := range cmds {
+		s.names = append(s.names, cmd.Name())
+	}
 	s.open++
 	s.most = max(s.most, s.open)
 	lost := s.lost
@@ -61,16 +66,41 @@ func (s *slowServer) answer(ctx context.Context, cmds []redis.Cmder) error {
 		lost = ctx.Err()
 	}
 	for _, cmd := range cmds {
-		switch key := cmd.Args()[1].(string); {
-		case lost != nil:
+		if lost != nil {
 			cmd.SetErr(lost)
-		case key == "missing":
-			cmd.SetErr(redis.Nil)
-		default:
-			cmd.(*redis.StringCmd).SetVal("value of " + key)
+			continue
+		}
+		switch cmd := cmd.(type) {
+		case *redis.StringCmd:
+			if value, ok := valueOf(cmd.Args()[1].(string)).(string); ok {
+				cmd.SetVal(value)
+			} else {
+				cmd.SetErr(redis.Nil)
+			}
+		case *redis.SliceCmd:
+			var values []any
+			for _, key := range cmd.Args()[1:] {
+				values = append(values, valueOf(*key.(*string)))
+			}
+			cmd.SetVal(values)
 		}
 	}
 	return lost
+}
+
+func countKeys(cmds []redis.Cmder) (n int) {
+	for _, cmd := range cmds {
+		n += len(cmd.Args()) - 1
+	}
+	return n
+}
+
+// valueOf is what the server has at key, nil if it has nothing.
+func valueOf(key string) any {
+	if key == "missing" {
+		return nil
+	}
+	return "value of " + key
 }
 
 func (s *slowServer) batcher(t *testing.T) *batcher {
@@ -80,15 +110,6 @@ func (s *slowServer) batcher(t *testing.T) *batcher {
 	client.AddHook(s)
 	t.Cleanup(func() { _ = client.Close() })
 	return &batcher{client: client, timeout: 250 * time.Millisecond}
-}
-
-// ask asks for key and returns the answer.
-func (b *batcher) ask(ctx context.Context, key string) (string, error) {
-	cmd := redis.NewStringCmd(ctx, "get", key)
-	if err := b.process(ctx, cmd); err != nil {
-		return "", err
-	}
-	return cmd.Val(), nil
 }
 
 // wantIdle expects nothing to be left behind when all is quiet.
@@ -112,8 +133,8 @@ func TestCommandsShareRoundTrips(t *testing.T) {
 		for i := range commands {
 			asking.Go(func() {
 				key := fmt.Sprint("key-", i)
-				if got, err := b.ask(t.Context(), key); err != nil || got != "value of "+key {
-					t.Errorf("ask(%s) = %q, %v", key, got, err)
+				if got, err := b.get(t.Context(), key); err != nil || got != "value of "+key {
+					t.Errorf("get(%s) = %q, %v", key, got, err)
 				}
 			})
 		}
@@ -143,8 +164,8 @@ func TestCommandsOfOneTurn(t *testing.T) {
 			var asking sync.WaitGroup
 			for i := range commands {
 				asking.Go(func() {
-					if _, err := b.ask(t.Context(), fmt.Sprint("key-", i)); err != nil {
-						t.Errorf("ask: %v", err)
+					if _, err := b.get(t.Context(), fmt.Sprint("key-", i)); err != nil {
+						t.Errorf("get: %v", err)
 					}
 				})
 			}
@@ -174,8 +195,8 @@ func TestLateAnswer(t *testing.T) {
 		var asking sync.WaitGroup
 		ask := func() {
 			asking.Go(func() {
-				if _, err := b.ask(t.Context(), "key"); err != nil {
-					t.Errorf("ask: %v", err)
+				if _, err := b.get(t.Context(), "key"); err != nil {
+					t.Errorf("get: %v", err)
 				}
 			})
 			synctest.Wait()
@@ -210,14 +231,77 @@ func TestOneCommandAtATime(t *testing.T) {
 		b := s.batcher(t)
 		for range 3 {
 			begin := time.Now()
-			if _, err := b.ask(t.Context(), "key"); err != nil || time.Since(begin) != s.roundTrip {
-				t.Errorf("ask: %v after %s", err, time.Since(begin))
+			if _, err := b.get(t.Context(), "key"); err != nil || time.Since(begin) != s.roundTrip {
+				t.Errorf("get: %v after %s", err, time.Since(begin))
 			}
 		}
 		if want := []int{1, 1, 1}; !slices.Equal(s.trips, want) {
 			t.Errorf("round trips of %d commands, want %d", s.trips, want)
 		}
 	})
+}
+
+// All values that are asked for together are one command, beside whatever else is asked.
+func TestValuesAreOneCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: time.Millisecond}
+		b := s.batcher(t)
+		var asking sync.WaitGroup
+		get := func(key, want string, wantErr error) {
+			asking.Go(func() {
+				if value, err := b.get(t.Context(), key); value != want || err != wantErr {
+					t.Errorf("get(%s) = %q, %v, want %q, %v", key, value, err, want, wantErr)
+				}
+			})
+		}
+		getex := func(key, want string, wantErr error) {
+			asking.Go(func() {
+				cmd := redis.NewStringCmd(t.Context(), "getex", key)
+				if err := b.process(t.Context(), cmd); cmd.Val() != want || err != wantErr {
+					t.Errorf("process(getex %s) = %q, %v, want %q, %v", key, cmd.Val(), err, want, wantErr)
+				}
+			})
+		}
+		for _, trip := range []struct {
+			ask  func()
+			want []string
+		}{
+			{func() { get("a", "value of a", nil); get("missing", "", redis.Nil); get("b", "value of b", nil) }, []string{"mget"}},
+			{func() { getex("a", "value of a", nil); getex("missing", "", redis.Nil) }, []string{"getex", "getex"}},
+			{func() { getex("a", "value of a", nil); get("b", "value of b", nil); getex("c", "value of c", nil) }, []string{"mget", "getex", "getex"}},
+		} {
+			get("first", "value of first", nil)
+			synctest.Wait()
+			trip.ask()
+			asking.Wait()
+			if !slices.Equal(s.names, trip.want) {
+				t.Errorf("a round trip of %q, want %q", s.names, trip.want)
+			}
+		}
+		b.wantIdle(t)
+	})
+}
+
+// An answer of a server that is none, or has too few values, is nobody's value.
+func TestValueAt(t *testing.T) {
+	refused := errors.New("refused")
+	values := redis.NewSliceCmd(t.Context(), "mget")
+	values.SetVal([]any{"text", nil, refused, int64(7)})
+	for i, want := range []struct {
+		value string
+		err   error // of any kind, if it is errors.ErrUnsupported
+	}{
+		{"text", nil}, {"", redis.Nil}, {"", refused}, {"", errors.ErrUnsupported}, {"", errors.ErrUnsupported},
+	} {
+		value, err := valueAt(values, i)
+		if value != want.value || want.err != errors.ErrUnsupported && err != want.err || (err == nil) != (want.err == nil) {
+			t.Errorf("value %d = %q, %v, want %q, %v", i, value, err, want.value, want.err)
+		}
+	}
+	values.SetErr(refused)
+	if value, err := valueAt(values, 0); value != "" || err != refused {
+		t.Errorf("a value of a command that failed = %q, %v, want %v", value, err, refused)
+	}
 }
 
 // What one command is told is no business of the others.
@@ -232,8 +316,8 @@ func TestErrorsOfOneCommand(t *testing.T) {
 				if i%2 == 0 {
 					key, want = "missing", redis.Nil
 				}
-				if _, err := b.ask(t.Context(), key); err != want {
-					t.Errorf("ask(%s) = %v, want %v", key, err, want)
+				if _, err := b.get(t.Context(), key); err != want {
+					t.Errorf("get(%s) = %v, want %v", key, err, want)
 				}
 			})
 		}
@@ -254,9 +338,9 @@ func TestPatienceOfAWaiter(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				begin := time.Now()
-				_, err := b.ask(ctx, "key")
+				_, err := b.get(ctx, "key")
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != patience {
-					t.Errorf("ask = %v after %s, want the deadline after %s", err, time.Since(begin), patience)
+					t.Errorf("get = %v after %s, want the deadline after %s", err, time.Since(begin), patience)
 				}
 			})
 		}
@@ -281,14 +365,14 @@ func TestFailedBatch(t *testing.T) {
 		var asking sync.WaitGroup
 		for range 10 {
 			asking.Go(func() {
-				if _, err := b.ask(t.Context(), "key"); !errors.Is(err, s.lost) {
-					t.Errorf("ask = %v, want %v", err, s.lost)
+				if _, err := b.get(t.Context(), "key"); !errors.Is(err, s.lost) {
+					t.Errorf("get = %v, want %v", err, s.lost)
 				}
 			})
 		}
 		asking.Wait()
 		s.lost = nil
-		if _, err := b.ask(t.Context(), "key"); err != nil {
+		if _, err := b.get(t.Context(), "key"); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
 	})
@@ -308,7 +392,7 @@ func TestNothingIsSentForNobody(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, 10*time.Millisecond)
 					defer cancel()
 				}
-				_, _ = b.ask(ctx, "key")
+				_, _ = b.get(ctx, "key")
 			})
 			synctest.Wait()
 		}

@@ -76,15 +76,15 @@ func appendText(b []byte, text string) []byte {
 }
 
 // decodeRecord reads the record of id. It accepts exactly what encodeRecord
-// makes; anything else is errRecord.
-func decodeRecord(id idgen.ID, b []byte) (tokens.Record, error) {
+// makes; anything else is errRecord. The texts of the token are parts of stored.
+func decodeRecord(id idgen.ID, stored string) (tokens.Record, error) {
 	r := tokens.Record{Token: tokens.Token{ID: id}}
-	if len(b) < 1+len(r.Digest) || b[0] != recordPlain && b[0] != recordGeneration {
+	if len(stored) < 1+len(r.Digest) || stored[0] != recordPlain && stored[0] != recordGeneration {
 		return tokens.Record{}, errRecord
 	}
-	in := reader{rest: b[1+copy(r.Digest[:], b[1:]):]}
+	in := reader{rest: stored[1+copy(r.Digest[:], stored[1:]):]}
 	r.Token.ExpiresAt = in.instant()
-	if b[0] == recordGeneration {
+	if stored[0] == recordGeneration {
 		r.Token.Generation = in.uvarint()
 		in.bad = in.bad || r.Token.Generation == 0
 	}
@@ -102,14 +102,14 @@ func decodeRecord(id idgen.ID, b []byte) (tokens.Record, error) {
 
 // reader takes values off the front of rest until one of them is bad.
 type reader struct {
-	rest []byte
+	rest string
 	bad  bool
 }
 
 func (in *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(in.rest)
+	v, n := binary.Uvarint([]byte(in.rest))
 	if n <= 0 || n > 1 && in.rest[n-1] == 0 {
-		in.bad, in.rest = true, nil
+		in.bad, in.rest = true, ""
 		return 0
 	}
 	in.rest = in.rest[n:]
@@ -125,10 +125,10 @@ func (in *reader) instant() time.Time {
 func (in *reader) text(least, most uint64) string {
 	n := in.uvarint()
 	if in.bad || n < least || n > most || n > uint64(len(in.rest)) {
-		in.bad, in.rest = true, nil
+		in.bad, in.rest = true, ""
 		return ""
 	}
-	text := string(in.rest[:n])
+	text := in.rest[:n]
 	in.rest = in.rest[n:]
 	return text
 }

@@ -79,3 +79,42 @@ func roundTrip(ctx context.Context, t *testing.T, store *redisstore.Store, id id
 	}
 	return true
 }
+
+// TestNonsenseAmongOthers: a key that holds no record is trouble for who asks for it, and for
+// nobody whose question went the same way.
+func TestNonsenseAmongOthers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var shared atomic.Int64
+	store := open(t, redisstore.Options{URL: server.URL(), Observe: func(command string, _ time.Duration, kind string) {
+		if command == "mget" && kind == "ok" {
+			shared.Add(1)
+		}
+	}})
+	const good, damaged, hash, missing = idgen.ID(1), idgen.ID(2), idgen.ID(3), idgen.ID(4)
+	record := tokenstest.SampleRecord(1)
+	record.Token.ID = good
+	if err := store.Save(t.Context(), record, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("SET", "sg:t:"+damaged.String(), "nonsense")
+	server.Do("HSET", "sg:t:"+hash.String(), "a", "b")
+	var asking sync.WaitGroup
+	for i := range 32 {
+		asking.Go(func() {
+			for shared.Load() < 50 && t.Context().Err() == nil {
+				switch id := idgen.ID(1 + i%4); id {
+				case good:
+					if got, err := store.Load(t.Context(), id); err != nil || !got.Digest.Equal(record.Digest) {
+						t.Errorf("Load among others = %v, %v", got, err)
+					}
+				case missing:
+					wantUnknown(t, store, id)
+				default:
+					wantUnavailable(t, "Load of nonsense among others", load(store, id), redisstore.KindOther)
+				}
+			}
+		})
+	}
+	asking.Wait()
+}

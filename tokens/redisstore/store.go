@@ -89,7 +89,7 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 // sameRecord judges a refused write: the answer to the first attempt may have
 // been lost, and the second one met its own record.
 func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) error {
-	value, err := s.client.Get(ctx, key).Bytes()
+	value, err := s.client.Get(ctx, key).Result()
 	if err != nil {
 		if err == redis.Nil { //nolint:errorlint // see load
 			err = errors.New("the record that was in the way is gone")
@@ -103,7 +103,7 @@ func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) err
 	return nil
 }
 
-// Load implements [tokens.Store]: one GET. That there is no record is confirmed
+// Load implements [tokens.Store]: one GET, or a share of an MGET with others who read. That there is no record is confirmed
 // by a second command that only a primary answers, because a replica in its
 // first synchronisation has no records either. That there is one counts only
 // while the server was a primary at the last probe of a running [Monitor].
@@ -137,28 +137,31 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, s.timeout)
 }
 
+// get asks for the value of a key; there are many who do at a time.
+func (s *Store) get(ctx context.Context, key string) (string, error) {
+	if s.batch == nil {
+		return s.client.Get(ctx, key).Result()
+	}
+	return s.batch.get(ctx, key)
+}
+
 // load compares with redis.Nil by ==, not errors.Is: an error that only wraps
 // it, such as that of a Sentinel that does not know the primary, is no answer
 // about the key.
-func (s *Store) load(ctx context.Context, key string) ([]byte, error) {
+func (s *Store) load(ctx context.Context, key string) (string, error) {
 	if s.demoted.Load() {
-		return nil, failure("read a token", errDemoted)
+		return "", failure("read a token", errDemoted)
 	}
-	get := redis.NewStringCmd(ctx, "get", key)
-	var value []byte
-	err := s.process(ctx, get)
-	if err == nil {
-		value, err = get.Bytes()
-	}
+	value, err := s.get(ctx, key)
 	if err == redis.Nil { //nolint:errorlint // see above
 		// GETEX without options is a GET that counts as a write.
-		value, err = s.client.GetEx(ctx, key, -1).Bytes()
+		value, err = s.client.GetEx(ctx, key, -1).Result()
 	}
 	if err == redis.Nil { //nolint:errorlint // see above
-		return nil, tokens.ErrUnknown
+		return "", tokens.ErrUnknown
 	}
 	if err != nil {
-		return nil, failure("read a token", err)
+		return "", failure("read a token", err)
 	}
 	return value, nil
 }
