@@ -89,6 +89,7 @@ const (
 	oursBaseline  = "snowgate, baseline"
 	bareProxy     = "bare ReverseProxy"
 	floorProxy    = "floor of net/http"
+	floorRedis    = "floor of net/http, one Redis read"
 	nginxPlain    = "nginx"
 	nginxLuaRedis = "nginx + Lua + Redis"
 )
@@ -106,6 +107,7 @@ func contestants() []contestant {
 		{"snowgate, public route", "no token; header hygiene, access log, metrics", false, snowgateTarget(setup{}, "/open")},
 		{bareProxy, "nothing", false, bareTarget},
 		{floorProxy, "nothing, and knows no fault: see bench/floor", false, floorTarget},
+		{floorRedis, "one Redis read as snowgate does it, and nothing else", false, floorRedisTarget},
 		{nginxPlain, "access log", false, nginxTarget("http", "PORT")},
 		{"HAProxy", "access log", false, haproxyTarget},
 		{nginxLuaRedis, "token in Redis, scope, identity headers; access log", false, luaTarget},
@@ -151,6 +153,27 @@ func floorTarget(ctx context.Context, s *site) (*target, error) {
 	return s.launch(ctx, func(port int) (program, error) {
 		return program{path: s.floor, args: []string{"-listen", address(port), "-upstream", s.upstream}}, nil
 	})
+}
+
+// floorRedisTarget has the tokens issued by a snowgate, which leaves before anything is asked.
+func floorRedisTarget(ctx context.Context, s *site) (*target, error) {
+	g, err := s.startSnowgate(ctx, setup{})
+	if err != nil {
+		return nil, err
+	}
+	known, err := g.bearers(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	g.stop()
+	t, err := s.launch(ctx, func(port int) (program, error) {
+		return program{path: s.floor, args: []string{"-listen", address(port), "-upstream", s.upstream, "-redis", g.redisAt}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.bearers, t.redis = known, []*process{g.redis}
+	return t, nil
 }
 
 func nginxTarget(scheme, portName string) func(context.Context, *site) (*target, error) {

@@ -4,6 +4,9 @@
 // checks nothing, logs nothing, counts nothing, has no timeouts, passes every field on, and
 // knows no fault. No gateway can be like that; it tells how much of the cost is not the
 // gateway's to save.
+//
+// With -redis it also reads the record of the token, in the way that snowgate does, and looks
+// for nothing in it.
 package main
 
 import (
@@ -15,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,11 +26,14 @@ import (
 	"snowgate/cohort"
 	"snowgate/nonblock"
 	"snowgate/proxy/http1"
+	"snowgate/tokens"
+	"snowgate/tokens/redisstore"
 )
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "address to listen on")
 	upstream := flag.String("upstream", "127.0.0.1:8081", "host and port to forward to")
+	redis := flag.String("redis", "", "host and port of a Redis that has the tokens of a snowgate")
 	flag.Parse()
 	debug.SetGCPercent(1000) // about the room that snowgate has
 	inner, err := new(net.ListenConfig).Listen(context.Background(), "tcp", *listen)
@@ -37,6 +44,11 @@ func main() {
 		Address: *upstream, DialContext: new(net.Dialer).DialContext,
 		MaxIdle: 256, IdleTimeout: time.Minute, MaxHeader: 64 << 10,
 	}}
+	if *redis != "" {
+		if handler.store, err = redisstore.Open(redisstore.Options{URL: "redis://" + *redis, Timeout: 2 * time.Second}); err != nil {
+			log.Fatal(err)
+		}
+	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second,
 		ConnContext: clientconn.ConnContext, ConnState: clientconn.ConnState,
@@ -61,6 +73,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 type proxy struct {
 	transport http1.Transport
+	store     *redisstore.Store // nil: without
 
 	asking, answering cohort.Cohort
 }
@@ -69,6 +82,16 @@ var buffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
 // ServeHTTP implements [http.Handler].
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.store != nil {
+		bearer, err := tokens.ParseBearer(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		if err == nil {
+			_, err = p.store.Load(r.Context(), bearer.ID())
+		}
+		if err != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+	}
 	request := http1.Request{Method: r.Method, Path: r.URL.Path, Host: r.Host}
 	var few [8]http1.Field
 	request.Header = few[:0]
