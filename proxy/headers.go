@@ -78,7 +78,13 @@ func mayAnswer(name string) bool {
 // cleanAnswer removes from list, which it changes, what a service may not say to the
 // caller, and the fields that its Connection names.
 func cleanAnswer(list []http1.Field) []http1.Field {
-	connection := valuesOf(list, "Connection")
+	var connection []string
+	for _, f := range list {
+		// What most services say names a field that never passes.
+		if f.Name == "Connection" && f.Value != "keep-alive" {
+			connection = append(connection, f.Value)
+		}
+	}
 	return slices.DeleteFunc(list, func(f http1.Field) bool {
 		return !mayAnswer(f.Name) || connection != nil && names(connection, f.Name)
 	})
