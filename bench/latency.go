@@ -17,8 +17,10 @@ const latencyLoad = 0.6
 
 // delays are percentiles of one turn, in microseconds.
 // cost is processor time of the contestant per request, warm-up included: beside a load
-// that leaves time between requests, going to sleep and waking up are part of it.
-type delays struct{ p50, p90, p99, p999, most, cost float64 }
+// that leaves time between requests, going to sleep and waking up are part of it. busy is the
+// share of the time in which the load's processor had something to do: where it has no time left,
+// the latency is as much its own.
+type delays struct{ p50, p90, p99, p999, most, cost, busy float64 }
 
 // runLatency measures how long answers take at a rate which is the same for all contestants
 // in a lap. What snowgate can do at most is measured anew in each lap: it is half as much a minute
@@ -91,6 +93,7 @@ func (t *target) delays(ctx context.Context, rate float64) (delays, error) {
 	}
 	plan.Rate, plan.WarmUp = rate, settling
 	var result load.Result
+	idle := loadIdleTime()
 	span, err := t.span(func() (err error) {
 		result, err = load.Run(ctx, plan)
 		return err
@@ -98,11 +101,12 @@ func (t *target) delays(ctx context.Context, rate float64) (delays, error) {
 	if err != nil {
 		return delays{}, err
 	}
+	busy := 1 - (loadIdleTime()-idle).Seconds()/span.wall.Seconds()
 	requests := rate * (settling + turn).Seconds()
 	at := func(percentile float64) float64 {
 		return microseconds(time.Duration(result.Latency.ValueAtQuantile(percentile)))
 	}
-	return delays{at(50), at(90), at(99), at(99.9), at(100), microseconds(span.gateway.cpu) / requests}, nil
+	return delays{at(50), at(90), at(99), at(99.9), at(100), microseconds(span.gateway.cpu) / requests, busy}, nil
 }
 
 // latency adds the table of runLatency, its chart and its goal.
@@ -112,16 +116,17 @@ func (r *report) latency(list []contestant, all map[string][]delays, did rates) 
 	var out strings.Builder
 	fmt.Fprintf(&out, "## Latency at a fixed rate\n\nRequests on %d connections, evenly spaced, at %.0f %% of what snowgate could do at most just before: %.0f (%s) per second; for nginx also at %.0f %% of its own peak: %.0f (%s). "+
 		"Microseconds from the instant at which a request was due, whether it could be sent then or not; medians over %d turns of a second. "+
-		"The last column is processor time per request at that rate. "+
+		"Then processor time per request at that rate, and how busy the processor was that load and upstream share: where it has no time left, the tail is as much its own. "+
 		"For %.1f %% of the time the host had given the gateway's processor to others; that is in every tail, and more so the busier a contestant is.\n\n"+
-		"| | p50 | p90 | p99 | spread of p99 | p99.9 | largest | µs per request |\n|---|---:|---:|---:|---|---:|---:|---:|\n",
+		"| | p50 | p90 | p99 | spread of p99 | p99.9 | largest | µs per request | load's processor |\n|---|---:|---:|---:|---|---:|---:|---:|---:|\n",
 		connections, 100*latencyLoad, did.asked.median(), did.asked.spread(0), 100*latencyLoad, did.nginx.median(), did.nginx.spread(0), len(all[ours]), 100*did.stolen)
 	bars := chart{title: fmt.Sprintf("p99 latency in µs at about %.0f requests/s", did.asked.median())}
 	for _, c := range list {
-		fmt.Fprintf(&out, "| %s | %.0f | %.0f | %.0f | %s | %.0f | %.0f | %.1f |\n", c.name,
+		fmt.Fprintf(&out, "| %s | %.0f | %.0f | %.0f | %s | %.0f | %.0f | %.1f | %.0f %% |\n", c.name,
 			figures(c.name, func(d delays) float64 { return d.p50 }).median(), figures(c.name, func(d delays) float64 { return d.p90 }).median(),
 			figures(c.name, p99).median(), figures(c.name, p99).spread(0), figures(c.name, func(d delays) float64 { return d.p999 }).median(),
-			figures(c.name, func(d delays) float64 { return d.most }).median(), figures(c.name, func(d delays) float64 { return d.cost }).median())
+			figures(c.name, func(d delays) float64 { return d.most }).median(), figures(c.name, func(d delays) float64 { return d.cost }).median(),
+			100*figures(c.name, func(d delays) float64 { return d.busy }).median())
 		bars.add(c.name, figures(c.name, p99))
 	}
 	r.atMost(fmt.Sprintf("p99 latency at %.0f %% of its own peak load, to nginx at the same rate", 100*latencyLoad),

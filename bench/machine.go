@@ -32,21 +32,36 @@ func kernel() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// stolenTime returns for how long the host had given the gateway's processor to others since
-// the machine was started, 0 if that is not known.
-func stolenTime() time.Duration {
+// Columns of /proc/stat.
+const (
+	statIdle   = 4
+	statIOWait = 5
+	statSteal  = 8
+)
+
+// spentTime returns how long a processor has spent in the given ways since the machine was started, 0 if
+// that is not known.
+func spentTime(core int, ways ...int) (spent time.Duration) {
 	const tick = 10 * time.Millisecond // of USER_HZ, which is 100 everywhere
 	text, _ := os.ReadFile("/proc/stat")
 	for line := range strings.Lines(string(text)) {
 		columns := strings.Fields(line)
-		if len(columns) < 9 || columns[0] != fmt.Sprintf("cpu%d", gatewayCore) {
+		if len(columns) <= statSteal || columns[0] != fmt.Sprintf("cpu%d", core) {
 			continue
 		}
-		ticks, _ := strconv.ParseInt(columns[8], 10, 64)
-		return time.Duration(ticks) * tick
+		for _, way := range ways {
+			ticks, _ := strconv.ParseInt(columns[way], 10, 64)
+			spent += time.Duration(ticks) * tick
+		}
 	}
-	return 0
+	return spent
 }
+
+// stolenTime returns for how long the host had given the gateway's processor to others.
+func stolenTime() time.Duration { return spentTime(gatewayCore, statSteal) }
+
+// loadIdleTime returns for how long the load's processor had nothing to do.
+func loadIdleTime() time.Duration { return spentTime(loadCore, statIdle, statIOWait) }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
