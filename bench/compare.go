@@ -57,16 +57,24 @@ func runCompare(ctx context.Context, b *bench) error {
 // opponent is what ours of that name is compared with: the contestant that -baseline names, or else
 // the same of the build that it is the path of.
 func (b *bench) opponent(name string) contestant {
-	for _, c := range contestants() {
-		if c.name == b.baseline {
-			return c
-		}
+	if c, ok := b.rival(); ok {
+		return c
 	}
 	builds := baseline(b.baseline)
 	if name == oursUncached {
 		return builds[1]
 	}
 	return builds[0]
+}
+
+// rival returns the contestant that -baseline names, if it does not name a build.
+func (o options) rival() (contestant, bool) {
+	for _, c := range contestants() {
+		if c.name == o.baseline {
+			return c, true
+		}
+	}
+	return contestant{}, false
 }
 
 // pair is what two targets took that were asked at the same time.
