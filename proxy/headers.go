@@ -78,16 +78,19 @@ func mayAnswer(name string) bool {
 // cleanAnswer removes from list, which it changes, what a service may not say to the
 // caller, and the fields that its Connection names.
 func cleanAnswer(list []http1.Field) []http1.Field {
-	var connection []string
-	for _, f := range list {
-		// What most services say names a field that never passes.
-		if f.Name == "Connection" && f.Value != "keep-alive" {
-			connection = append(connection, f.Value)
-		}
-	}
+	connection := naming(valuesOf(list, "Connection"))
 	return slices.DeleteFunc(list, func(f http1.Field) bool {
-		return !mayAnswer(f.Name) || connection != nil && names(connection, f.Name)
+		return !mayAnswer(f.Name) || names(connection, f.Name)
 	})
+}
+
+// naming returns lines of Connection, or nothing if they say what is usual, which names a field
+// that never passes.
+func naming(connection []string) []string {
+	if len(connection) == 1 && connection[0] == "keep-alive" {
+		return nil
+	}
+	return connection
 }
 
 // valuesOf returns the values of the field name, nil if there is none.

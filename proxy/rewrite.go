@@ -67,7 +67,7 @@ func (f *flight) decompose() {
 // appendPassed appends the fields of the client that are passed on.
 func (f *flight) appendPassed(list []http1.Field) []http1.Field {
 	in := f.request.Header
-	connection := in["Connection"]
+	connection := naming(in["Connection"])
 	for name, values := range in {
 		if !f.mayPass(name) || names(connection, name) {
 			continue
