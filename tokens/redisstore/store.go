@@ -103,10 +103,11 @@ func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) err
 	return nil
 }
 
-// Load implements [tokens.Store]: one GET, or a share of an MGET with others who read. That there is no record is confirmed
-// by a second command that only a primary answers, because a replica in its
-// first synchronisation has no records either. That there is one counts only
-// while the server was a primary at the last probe of a running [Monitor].
+// Load implements [tokens.Store]: one GET, or a share of an MGET with others who
+// read. That there is no record is confirmed by a second command that only a
+// primary answers, because a replica in its first synchronisation has no records
+// either. That there is one counts only while the server was a primary at the last
+// probe of a running [Monitor].
 func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
