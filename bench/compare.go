@@ -19,7 +19,7 @@ func runCompare(ctx context.Context, b *bench) error {
 	kinds := []string{"cached", "cache off"}
 	targets := make([][]*target, len(kinds))
 	for k, name := range []string{ours, oursUncached} {
-		for _, c := range []contestant{pick(name), b.opponent(name)} {
+		for _, c := range []contestant{pick(name), b.opponent(k)} {
 			t, err := c.start(ctx, b.site)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
@@ -54,27 +54,13 @@ func runCompare(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// opponent is what ours of that name is compared with: the contestant that -baseline names, or else
-// the same of the build that it is the path of.
-func (b *bench) opponent(name string) contestant {
-	if c, ok := b.rival(); ok {
+// opponent is what the kind of ours at an index is compared with: the contestant that -baseline names,
+// or else the same of the build that it is the path of.
+func (b *bench) opponent(kind int) contestant {
+	if c, ok := named(b.baseline); ok {
 		return c
 	}
-	builds := baseline(b.baseline)
-	if name == oursUncached {
-		return builds[1]
-	}
-	return builds[0]
-}
-
-// rival returns the contestant that -baseline names, if it does not name a build.
-func (o options) rival() (contestant, bool) {
-	for _, c := range contestants() {
-		if c.name == o.baseline {
-			return c, true
-		}
-	}
-	return contestant{}, false
+	return baseline(b.baseline)[kind]
 }
 
 // pair is what two targets took that were asked at the same time.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -121,6 +122,16 @@ func contestants() []contestant {
 	}
 }
 
+// named returns the contestant of that name, if there is one.
+func named(name string) (c contestant, ok bool) {
+	list := contestants()
+	i := slices.IndexFunc(list, func(c contestant) bool { return c.name == name })
+	if i < 0 {
+		return contestant{}, false
+	}
+	return list[i], true
+}
+
 // baseline is another build of ours, to compare with.
 func baseline(binary string) []contestant {
 	return []contestant{
@@ -149,9 +160,12 @@ func bareTarget(ctx context.Context, s *site) (*target, error) {
 	})
 }
 
-func floorTarget(ctx context.Context, s *site) (*target, error) {
+func floorTarget(ctx context.Context, s *site) (*target, error) { return s.launchFloor(ctx) }
+
+// launchFloor starts the floor, with further arguments.
+func (s *site) launchFloor(ctx context.Context, args ...string) (*target, error) {
 	return s.launch(ctx, func(port int) (program, error) {
-		return program{path: s.floor, args: []string{"-listen", address(port), "-upstream", s.upstream}}, nil
+		return program{path: s.floor, args: append([]string{"-listen", address(port), "-upstream", s.upstream}, args...)}, nil
 	})
 }
 
@@ -166,9 +180,7 @@ func floorRedisTarget(ctx context.Context, s *site) (*target, error) {
 		return nil, err
 	}
 	g.stop()
-	t, err := s.launch(ctx, func(port int) (program, error) {
-		return program{path: s.floor, args: []string{"-listen", address(port), "-upstream", s.upstream, "-redis", g.redisAt}}, nil
-	})
+	t, err := s.launchFloor(ctx, "-redis", g.redisAt)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (b *bench) contestants() []contestant {
 		}
 		list = slices.DeleteFunc(list, func(c contestant) bool { return b.only == "" && !slices.Contains(quick, c.name) })
 	}
-	if _, inList := b.rival(); b.baseline != "" && !inList {
+	if _, inList := named(b.baseline); b.baseline != "" && !inList {
 		list = slices.Insert(list, 1, baseline(b.baseline)...)
 	}
 	return slices.DeleteFunc(list, func(c contestant) bool { return !b.chosen(c.name) })

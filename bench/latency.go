@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -64,8 +63,11 @@ func runLatency(ctx context.Context, b *bench) error {
 
 // pick returns the contestant of that name.
 func pick(name string) contestant {
-	list := contestants()
-	return list[slices.IndexFunc(list, func(c contestant) bool { return c.name == name })]
+	c, ok := named(name)
+	if !ok {
+		panic("there is no contestant " + name)
+	}
+	return c
 }
 
 // nginxBusy is nginx as busy as snowgate is, which is at a higher rate.
