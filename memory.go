@@ -99,8 +99,8 @@ func roomPercent(living, scanned uint64) int {
 	return int(max(1, 100*max(heapRoom, scannedRoom*scanned)/max(living, 1<<20)))
 }
 
-// about reports whether a and b differ by less than an eighth, which is not worth stopping
-// everything for, as the runtime does when it is told another percentage.
+// about reports whether a and b differ by less than an eighth, for which the runtime need not
+// plan its collections anew.
 func about(a, b int) bool { return max(a, b)-min(a, b) <= b/8 }
 
 // afterCollection calls f after every garbage collection from now on.

@@ -3,12 +3,14 @@
 //
 // One [Exchange] is made at the top of the middleware, filled on the way down
 // by whoever learns something, and read once at the end for the access line
-// and the metrics. It is the only value snowgate puts into a request's context,
-// so a request costs one context and one look-up whatever it passes.
+// and the metrics. It is the only value snowgate puts into a request's context.
+// Over HTTP/1 the context of the [Connection] carries the exchange of the request that is
+// under way, so that no request needs a context of its own and a copy that has it.
 package exchange
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -63,6 +65,10 @@ type Exchange struct {
 	Upgraded bool
 	// Cause is why the request was refused or failed, for the log only.
 	Cause error
+	// Unshared tells, when the handler has returned, that the request was answered and nobody
+	// has kept the exchange or the [http.ResponseWriter]: their memory may serve
+	// another request. Package proxy sets it; whoever is not sure leaves it alone.
+	Unshared bool
 }
 
 // Peer is the other end of a connection. It is made once for all requests that come on it.
@@ -81,22 +87,55 @@ type Counter interface {
 	Count(method string, status int, duration time.Duration)
 }
 
-// Carrier is a context with the exchange that it carries, in one piece: it is
-// made once for every request.
-type Carrier struct {
+// Connection is the context of a connection: what its requests have in common. It goes where
+// the ConnContext of an [http.Server] returns it, or below.
+type Connection struct {
 	//nolint:containedctx // it is a context
 	context.Context // the parent
 
-	Exchange Exchange
+	Peer Peer
+
+	underWay *Exchange // over HTTP/1; nil: no request
 }
 
 // Value implements [context.Context].
-func (c *Carrier) Value(key any) any {
-	if _, ok := key.(contextKey); ok {
-		return &c.Exchange
+func (c *Connection) Value(key any) any {
+	switch key.(type) {
+	case contextKey:
+		if c.underWay != nil {
+			return c.underWay
+		}
+	case connectionKey:
+		return c
 	}
 	return c.Context.Value(key)
 }
+
+// ConnectionOf returns the connection that ctx is of, nil if none is known.
+func ConnectionOf(ctx context.Context) *Connection {
+	c, _ := ctx.Value(connectionKey{}).(*Connection)
+	return c
+}
+
+// Begin returns r with x in its context until [Connection.End]. Over HTTP/1 a connection has one
+// request at a time, from which the next is read when its handler has returned: there it is
+// r itself. c may be nil.
+func (c *Connection) Begin(r *http.Request, x *Exchange) *http.Request {
+	if c == nil || r.ProtoMajor != 1 {
+		return r.WithContext(NewContext(r.Context(), x))
+	}
+	c.underWay = x
+	return r
+}
+
+// End belongs to the end of a handler that called [Connection.Begin]. c may be nil.
+func (c *Connection) End(r *http.Request) {
+	if c != nil && r.ProtoMajor == 1 {
+		c.underWay = nil
+	}
+}
+
+type connectionKey struct{}
 
 type contextKey struct{}
 
@@ -108,9 +147,6 @@ func NewContext(ctx context.Context, x *Exchange) context.Context {
 // From returns the exchange that ctx carries. Without one it returns a fresh,
 // empty Exchange, so that a handler can be tested on its own.
 func From(ctx context.Context) *Exchange {
-	if c, ok := ctx.(*Carrier); ok {
-		return &c.Exchange
-	}
 	if x, ok := ctx.Value(contextKey{}).(*Exchange); ok {
 		return x
 	}

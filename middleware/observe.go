@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -27,7 +28,7 @@ type Observation struct {
 	// Log receives one line per request. The zero value logs nothing.
 	Log zerolog.Logger
 	// Later, if set, is told what to say in the line of a request, instead of Log: all but the
-	// message. [logsink.Deferred.Add] is one.
+	// message. It has fields marshalled once at most. [logsink.Deferred.Add] is one.
 	//
 	// [logsink.Deferred.Add]: https://pkg.go.dev/snowgate/logsink#Deferred.Add
 	Later func(level zerolog.Level, fields zerolog.LogObjectMarshaler)
@@ -52,37 +53,57 @@ func Observe(o Observation) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			start := time.Now()
-			v := &visit{carrier: exchange.Carrier{Context: r.Context()}, recorder: recorder{ResponseWriter: w}}
-			x := &v.carrier.Exchange
-			x.Peer = peer(r)
+			v := newVisit()
+			v.recorder.ResponseWriter = w
+			x := &v.exchange
+			c := exchange.ConnectionOf(r.Context())
+			x.Peer = peerOf(c, r)
 			x.PeerTrusted = isTrusted(o.TrustedProxies, x.Peer.Addr)
 			x.Remote = remote(r, o.TrustedProxies, x.Peer.Addr, x.PeerTrusted)
 			x.RequestID = requestID(r, x.PeerTrusted)
-			v.named[0] = x.RequestID
-			w.Header()["X-Request-Id"] = v.named[:]
+			w.Header()["X-Request-Id"] = []string{x.RequestID}
 
 			v.request, v.start = r, start
 			aborted := true
 			defer func() {
+				c.End(r)
 				v.outcome, v.took = outcomeOf(x, &v.recorder, aborted), time.Since(start)
 				o.finish(v)
 			}()
-			next.ServeHTTP(&v.recorder, r.WithContext(&v.carrier))
+			next.ServeHTTP(&v.recorder, c.Begin(r, x))
 			aborted = false
 		})
 	}
 }
 
-// visit is what every request needs, in one piece of memory.
+// visit is what every request needs, in one piece of memory. It serves another request when its
+// line is made, if nobody else can know of it.
 type visit struct {
-	carrier  exchange.Carrier
+	exchange exchange.Exchange
 	recorder recorder
-	named    [1]string // the value of X-Request-Id
 
 	request *http.Request
 	start   time.Time
 	outcome outcome       // set at the end
 	took    time.Duration // set at the end
+}
+
+var visits sync.Pool
+
+// newVisit returns one that is zero.
+func newVisit() *visit {
+	if v, ok := visits.Get().(*visit); ok {
+		return v
+	}
+	return new(visit)
+}
+
+// release gives the memory of v to another request, if it may be.
+func (v *visit) release() {
+	if v.exchange.Unshared && !v.outcome.aborted {
+		*v = visit{}
+		visits.Put(v)
+	}
 }
 
 // outcome is how an answer ended.
@@ -123,26 +144,29 @@ func abortStatus(cause error) int {
 	}
 }
 
-// finish has the access line written, and tells Record.
+// finish tells Record, and has the access line written. v is not its caller's any more.
 func (o *Observation) finish(v *visit) {
+	if counter := v.exchange.Counter; counter != nil {
+		counter.Count(v.request.Method, v.outcome.counted, v.took)
+	} else if o.Record != nil {
+		o.Record(v.exchange.Route, v.request.Method, v.outcome.counted, v.took)
+	}
 	level := v.level()
 	if o.Later != nil {
-		o.Later(level, v)
-	} else if e := o.Log.WithLevel(level); e.Enabled() {
+		o.Later(level, v) // which releases it
+		return
+	}
+	if e := o.Log.WithLevel(level); e.Enabled() {
 		v.say(e)
 		e.Msg("request")
 	}
-	if counter := v.carrier.Exchange.Counter; counter != nil {
-		counter.Count(v.request.Method, v.outcome.counted, v.took)
-	} else if o.Record != nil {
-		o.Record(v.carrier.Exchange.Route, v.request.Method, v.outcome.counted, v.took)
-	}
+	v.release()
 }
 
 // level returns that of the access line.
 func (v *visit) level() zerolog.Level {
 	switch {
-	case v.carrier.Exchange.Quiet:
+	case v.exchange.Quiet:
 		return zerolog.DebugLevel
 	case v.outcome.counted >= http.StatusInternalServerError:
 		return zerolog.ErrorLevel
@@ -150,15 +174,17 @@ func (v *visit) level() zerolog.Level {
 	return zerolog.InfoLevel
 }
 
-// MarshalZerologObject implements [zerolog.LogObjectMarshaler] for lines that are made later.
+// MarshalZerologObject implements [zerolog.LogObjectMarshaler] for lines that are made later. It
+// is the end of v.
 func (v *visit) MarshalZerologObject(e *zerolog.Event) {
 	v.say(e)
 	e.Time(zerolog.TimestampFieldName, v.start.Add(v.took))
+	v.release()
 }
 
 // say adds what the access line says to e, but for its time.
 func (v *visit) say(e *zerolog.Event) {
-	r, x, end := v.request, &v.carrier.Exchange, &v.outcome
+	r, x, end := v.request, &v.exchange, &v.outcome
 	var few [4]string // on the stack
 	hide := secretsOf(r, !x.Token.IsZero(), few[:0])
 	e.Str("request_id", hide.clean(x.RequestID, maxRequestID)).

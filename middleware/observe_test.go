@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -372,5 +374,86 @@ func TestPeerOfAConnection(t *testing.T) {
 	first, second := <-seen, <-seen
 	if first != second || first.Addr != netip.MustParseAddr("127.0.0.1") || first.Text != "127.0.0.1" {
 		t.Errorf("the peer is %+v at %p, then %+v at %p", *first, first, *second, second)
+	}
+}
+
+// TestReuse: the memory of a request serves another one when its line is made, and only if
+// nobody else can know of it.
+func TestReuse(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(*exchange.Exchange)
+		want bool
+	}{
+		"nothing special":              {func(*exchange.Exchange) {}, true},
+		"somebody else may know of it": {func(x *exchange.Exchange) { x.Unshared = false }, false},
+		"broken off":                   {func(*exchange.Exchange) { panic(http.ErrAbortHandler) }, false},
+	} {
+		for _, later := range []bool{true, false} {
+			var fields zerolog.LogObjectMarshaler
+			var text bytes.Buffer
+			logger := zerolog.New(&text)
+			o := middleware.Observation{Log: logger, Record: func(_, method string, status int, _ time.Duration) {
+				if method != http.MethodGet || status == 0 {
+					t.Errorf("%s: recorded %q, %d", name, method, status)
+				}
+			}}
+			if later {
+				o.Later = func(_ zerolog.Level, said zerolog.LogObjectMarshaler) { fields = said }
+			}
+			var x *exchange.Exchange
+			handler := middleware.Observe(o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				x = exchange.From(r.Context())
+				x.Client, x.Unshared = "worker", true
+				w.WriteHeader(http.StatusNoContent)
+				test.end(x)
+			}))
+			func() {
+				defer func() { _ = recover() }()
+				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+			}()
+			if later {
+				if x.Client == "" {
+					t.Errorf("%s: the memory was given away before the line was made", name)
+				}
+				logger.Info().EmbedObject(fields).Msg("request")
+			}
+			if !strings.Contains(text.String(), `"client":"worker"`) {
+				t.Errorf("%s, the line made later: %t: %s", name, later, text.String())
+			}
+			if reused := reflect.ValueOf(*x).IsZero(); reused != test.want {
+				t.Errorf("%s, the line made later: %t: used again: %t, want %t", name, later, reused, test.want)
+			}
+		}
+	}
+}
+
+// TestExchangeOfAConnection: over HTTP/1 a request needs no copy of it to carry the exchange,
+// and what a connection keeps of a request that has ended, or was broken off, is nothing.
+func TestExchangeOfAConnection(t *testing.T) {
+	conn, other := net.Pipe()
+	defer conn.Close()
+	defer other.Close()
+	r := httptest.NewRequestWithContext(middleware.ConnContext(t.Context(), conn), http.MethodGet, "/", nil)
+	for _, broken := range []bool{false, true} {
+		handler := middleware.Observe(middleware.Observation{})(http.HandlerFunc(func(w http.ResponseWriter, got *http.Request) {
+			if got != r {
+				t.Error("the request was copied")
+			}
+			exchange.From(got.Context()).Client = "worker"
+			if exchange.From(r.Context()).Client != "worker" {
+				t.Error("the context carries another exchange at every look")
+			}
+			w.WriteHeader(http.StatusNoContent)
+			if broken {
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		func() {
+			defer func() { _ = recover() }()
+			handler.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+		if client := exchange.From(r.Context()).Client; client != "" {
+			t.Errorf("broken off: %t: the connection still has the exchange of %s", broken, client)
+		}
 	}
 }

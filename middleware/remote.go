@@ -10,30 +10,29 @@ import (
 	"snowgate/exchange"
 )
 
-type peerKey struct{}
-
-// ConnContext is for the field of [http.Server] with that name: it has [Observe] know the other
-// end of a connection without reading its address for every request.
+// ConnContext is for the field of [http.Server] with that name: it has [Observe] know the
+// connection, whose other end is then not read for every request.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, newPeer(c.RemoteAddr().String()))
+	return &exchange.Connection{Context: ctx, Peer: peerAt(c.RemoteAddr().String())}
 }
 
-// peer returns the other end of the connection of r.
-func peer(r *http.Request) *exchange.Peer {
-	if known, ok := r.Context().Value(peerKey{}).(*exchange.Peer); ok {
-		return known
+// peerOf returns the other end of c, which is that of r.
+func peerOf(c *exchange.Connection, r *http.Request) *exchange.Peer {
+	if c != nil {
+		return &c.Peer
 	}
-	return newPeer(r.RemoteAddr)
+	peer := peerAt(r.RemoteAddr)
+	return &peer
 }
 
-// newPeer returns the peer at address, which has a port.
-func newPeer(address string) *exchange.Peer {
+// peerAt returns the peer at address, which has a port.
+func peerAt(address string) exchange.Peer {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return new(exchange.Peer)
+		return exchange.Peer{}
 	}
 	addr := at.Addr().Unmap()
-	return &exchange.Peer{Addr: addr, Text: addr.String()}
+	return exchange.Peer{Addr: addr, Text: addr.String()}
 }
 
 // remote returns the address of the caller of r: the peer, or, if the peer is a

@@ -139,7 +139,7 @@ var varyOrigin = []string{"Origin"}
 func CrossOrigin() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			route := matched(r)
+			route := matched(exchange.From(r.Context()))
 			if route == nil || route.cors == nil {
 				next.ServeHTTP(w, r)
 				return

@@ -151,6 +151,7 @@ func (f *flight) end() {
 	}
 	f.decompose()
 	if f.isUnshared() {
+		f.exchange.Unshared = true
 		f.forwarder.reuse(f)
 	}
 }

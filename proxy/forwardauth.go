@@ -15,9 +15,9 @@ import (
 func MatchForwardAuth(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			err := match(router.layout(), r)
+			route, err := match(router.layout(), r)
 			if err == nil {
-				err = matched(r).refuseMethod(r)
+				err = route.refuseMethod(r)
 			}
 			if err != nil {
 				problem.Write(w, r, forbidden403(err))
@@ -42,7 +42,7 @@ func forbidden403(err error) error {
 // copies them overwrites what its client sent.
 func Verdict(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
-	if route := matched(r); route == nil || (!route.Public && x.Token.IsZero()) {
+	if route := matched(x); route == nil || (!route.Public && x.Token.IsZero()) {
 		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))
 		return
 	}

@@ -80,7 +80,7 @@ var errNotJudged = errors.New("proxy: the request was not matched or not judged"
 // ServeHTTP forwards r and answers with what comes back.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
-	route := matched(r)
+	route := matched(x)
 	switch {
 	case route == nil || !route.forwards || x.Path.Raw == "" || (!route.Public && x.Token.IsZero()):
 		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))

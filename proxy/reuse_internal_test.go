@@ -29,16 +29,19 @@ func TestReuse(t *testing.T) {
 		"it has waited for a while": {func(f *flight) { f.long() }, true},
 	} {
 		f := NewForwarder(Options{})
-		w := httptest.NewRecorder()
+		w, x := httptest.NewRecorder(), new(exchange.Exchange)
 		one := &flight{
 			forwarder: f, writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", strings.NewReader("")),
-			exchange: new(exchange.Exchange), route: new(terms), passed: true, attempt: attempt{reused: true},
+			exchange: x, route: new(terms), passed: true, attempt: attempt{reused: true},
 		}
 		one.patience = f.patiences.lend(time.Minute, one)
 		test.change(one)
 		one.end()
 		if reused := one.forwarder == nil; reused != test.want {
 			t.Errorf("%s: used again: %t, want %t", name, reused, test.want)
+		}
+		if x.Unshared != test.want {
+			t.Errorf("%s: the exchange is unshared: %t, want %t", name, x.Unshared, test.want)
 		}
 	}
 }

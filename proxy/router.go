@@ -96,12 +96,13 @@ func (r *Router) layout() *layout {
 func Match(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			err := match(router.layout(), r)
-			if err == nil && !matched(r).forwards {
+			route, err := match(router.layout(), r)
+			switch {
+			case err != nil:
+			case !route.forwards:
 				err = problem.New(http.StatusNotFound, "", nil) // for forward-auth only
-			}
-			if err == nil && !matched(r).takesPreflight(r) {
-				err = matched(r).refuseMethod(r)
+			case !route.takesPreflight(r):
+				err = route.refuseMethod(r)
 			}
 			if err != nil {
 				problem.Write(w, r, err)
@@ -112,24 +113,26 @@ func Match(router *Router) func(http.Handler) http.Handler {
 	}
 }
 
-func match(now *layout, r *http.Request) error {
+// match leaves the route of r in its exchange, and returns it unless r is to be refused.
+func match(now *layout, r *http.Request) (*place, error) {
 	x := exchange.From(r.Context())
 	i, found := now.table.find(r.Host, x.Path.Match)
 	if found && now.table.ambiguous(r.Host, x.Path, i) {
-		return problem.New(http.StatusBadRequest, "The path belongs to another place by another reading.", nil)
+		return nil, problem.New(http.StatusBadRequest, "The path belongs to another place by another reading.", nil)
 	}
+	var route *place
 	if found {
-		route := &now.places[i]
+		route = &now.places[i]
 		x.Matched, x.Route, x.Counter = route, route.name, route.counter
 	}
 	switch {
-	case x.Path.EncodedSlash && (!found || !now.places[i].AllowEncodedSlash):
+	case x.Path.EncodedSlash && (!found || !route.AllowEncodedSlash):
 		// Before the 404, because which route it would be depends on the reading.
-		return problem.New(http.StatusBadRequest, "The path has an encoded slash.", nil)
+		return nil, problem.New(http.StatusBadRequest, "The path has an encoded slash.", nil)
 	case !found:
-		return problem.New(http.StatusNotFound, "", nil)
+		return nil, problem.New(http.StatusNotFound, "", nil)
 	}
-	return nil
+	return route, nil
 }
 
 // refuseMethod returns an error if the route does not allow the method of r.
@@ -140,9 +143,9 @@ func (p *place) refuseMethod(r *http.Request) error {
 	return problem.MethodNotAllowed(string(p.allow))
 }
 
-// matched returns the route that Match found for r, or nil.
-func matched(r *http.Request) *place {
-	found, _ := exchange.From(r.Context()).Matched.(*place)
+// matched returns the route that Match found, or nil.
+func matched(x *exchange.Exchange) *place {
+	found, _ := x.Matched.(*place)
 	return found
 }
 
@@ -150,7 +153,7 @@ func matched(r *http.Request) *place {
 // for one at all. A request without a route needs a token: who forgets [Match]
 // gets no open door.
 func Requirement(r *http.Request) (tokens.Requirement, bool) {
-	route := matched(r)
+	route := matched(exchange.From(r.Context()))
 	if route == nil {
 		return tokens.Requirement{}, true
 	}
