@@ -66,7 +66,7 @@ func extras() []scenario {
 	return []scenario{
 		{"compare", "processor time per request of two that are asked at the same time", runCompare},
 		{"profile", "where the time of a request goes: writes cpu.pprof to -out", runProfile},
-		{"pgo", "what the compiler optimises for: writes default.pgo to -source", runPGO},
+		{"pgo", "what the compiler optimises for: writes " + gatewayProfile + " in -source", runPGO},
 	}
 }
 

@@ -31,8 +31,8 @@ func duties() []duty {
 	}
 }
 
-// runPGO profiles all duties and writes the profile by which the compiler
-// optimises: `go build` finds default.pgo beside the main package.
+// runPGO profiles all duties and writes the profile by which releases are
+// optimised.
 func runPGO(ctx context.Context, b *bench) error {
 	binary, err := b.site.buildProfiled(ctx, b.source)
 	if err != nil {
@@ -50,7 +50,10 @@ func runPGO(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	return writeProfile(filepath.Join(b.source, "default.pgo"), merged)
+	for _, m := range merged.Mapping {
+		m.File = "" // where the binary was
+	}
+	return writeProfile(filepath.Join(b.source, gatewayProfile), merged)
 }
 
 // runProfile profiles validated, cached, proxied requests for a flame graph.
