@@ -24,6 +24,7 @@ test: ## Run the tests; those that miss Redis or Docker are skipped and say so.
 
 .PHONY: race
 race: ## Run the tests with the race detector, in random order, one package at a time: some measure times.
+	go list -race -test -deps -export ./... >/dev/null # compiles on all processors, which -p 1 does not
 	go test -race -shuffle=on -count=1 -p 1 -timeout 10m ./...
 
 .PHONY: integration
@@ -49,7 +50,7 @@ bench-quick: ## The main figures, in less than a minute.
 
 .PHONY: bench-smoke
 bench-smoke: ## See in ten seconds whether make bench still runs: one round of two contestants.
-	CGO_ENABLED=0 go build -o bin/snowgate-smoke . # without its profile, so that nothing is compiled twice
+	go build -o bin/snowgate-smoke . # as tests are, so that nothing is compiled twice
 	cd bench && go run . -quick -rounds 1 -only 'access log off,bare' -gateway ../bin/snowgate-smoke
 
 .PHONY: microbench
