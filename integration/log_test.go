@@ -3,8 +3,11 @@ package integration_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,5 +103,70 @@ func TestLogIsWholeAtTheEnd(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Requests that follow one another on connections, and run at the same time on many, are forwarded
+// and logged each with its own client, token, path and name: what the gateway knows of one lies in
+// memory that serves another when its line is made.
+func TestRequestsAreNotMixed(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, r.URL.Path, " ", r.Header.Get("X-Snowgate-Client"), " ", r.Header.Get("X-Snowgate-Token-Id"), " ", r.Header.Get("X-Request-Id"))
+	}))
+	defer upstream.Close()
+	const callers, each = 8, 150
+	var who [callers]gatewaytest.Credentials
+	var list strings.Builder
+	for i := range who {
+		who[i] = gatewaytest.NewClient(fmt.Sprintf("client-%d", i), "read")
+		list.WriteString(who[i].YAML)
+	}
+	g := gatewaytest.Start(t, gatewaytest.Options{Config: "clients:\n" + list.String() +
+		fmt.Sprintf("routes:\n  - {name: echo, path: /, upstreams: [%q], scopes: [read]}\n", upstream.URL)})
+
+	var names [callers][each]string // that the gateway has given the requests
+	var asking sync.WaitGroup
+	for i, client := range who {
+		token := g.Token(client)
+		asking.Go(func() {
+			transport := new(http.Transport) // which keeps its connection
+			defer transport.CloseIdleConnections()
+			for k := range each {
+				request := g.Request(http.MethodGet, fmt.Sprintf("/%d/%d", i, k), nil)
+				request.Header.Set("Authorization", "Bearer "+token)
+				response, err := transport.RoundTrip(request)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				names[i][k] = response.Header.Get("X-Request-Id")
+				if want := fmt.Sprintf("/%d/%d %s %s %s", i, k, client.ID, publicID(token), names[i][k]); string(body) != want || err != nil {
+					t.Errorf("the service was told %q, %v, want %q", body, err, want)
+				}
+			}
+		})
+	}
+	asking.Wait()
+
+	var lines []map[string]any
+	gatewaytest.Eventually(t, 10*time.Second, "a line of each request", func() bool {
+		lines = slices.DeleteFunc(g.Lines("request"), func(line map[string]any) bool { return line["route"] != "echo" })
+		return len(lines) >= callers*each
+	})
+	logged := make(map[string]string, len(lines))
+	for _, line := range lines {
+		logged[fmt.Sprint(line["path"])] = fmt.Sprint(line["request_id"], " ", line["client"], " ", line["status"])
+	}
+	if len(lines) != callers*each || len(logged) != callers*each {
+		t.Errorf("%d lines of %d paths, want %d", len(lines), len(logged), callers*each)
+	}
+	for i, client := range who {
+		for k, name := range names[i] {
+			if got, want := logged[fmt.Sprintf("/%d/%d", i, k)], fmt.Sprint(name, " ", client.ID, " 200"); got != want {
+				t.Errorf("/%d/%d is logged as %q, want %q", i, k, got, want)
+			}
+		}
 	}
 }
