@@ -32,7 +32,7 @@ import (
 type gateway struct {
 	cfg     config.Config
 	log     zerolog.Logger
-	access  func(zerolog.Level, zerolog.LogObjectMarshaler) // takes the lines of requests; nil: log does
+	access  func(zerolog.Level, zerolog.LogObjectMarshaler) bool // takes the lines of requests; nil: log does
 	metrics *telemetry.Metrics
 
 	embedded *embedded.Server // nil with a Redis of its own

@@ -41,10 +41,10 @@ func (s *Sink) Deferred(logger zerolog.Logger, message string) *Deferred {
 
 // Add has a line made with fields: by whoever adds the last of some, or before the sink writes;
 // at once if its level is error or above. fields must not change any more. What is below the
-// level of the logger is dropped.
-func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) {
+// level of the logger is dropped: then it returns false.
+func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool {
 	if level < d.logger.GetLevel() {
-		return
+		return false
 	}
 	d.mu.Lock()
 	d.pending = append(d.pending, saying{level, fields})
@@ -56,6 +56,7 @@ func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) {
 	case count == 1:
 		signal(d.sink.wake)
 	}
+	return true
 }
 
 // close has lines made at once from now on.

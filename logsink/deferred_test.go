@@ -51,8 +51,12 @@ func TestDeferredLinesAreWrittenWithinTheDelay(t *testing.T) {
 		r, _, d := newDeferred(t, logsink.Options{})
 		var said atomic.Int64
 		time.Sleep(time.Hour) // idle
-		d.Add(zerolog.InfoLevel, saying{number: 1, said: &said})
-		d.Add(zerolog.DebugLevel, saying{number: 2, said: &said}) // below the level
+		if !d.Add(zerolog.InfoLevel, saying{number: 1, said: &said}) {
+			t.Error("there shall be no line, although its level is not below that of the logger")
+		}
+		if d.Add(zerolog.DebugLevel, saying{number: 2, said: &said}) {
+			t.Error("there shall be a line below the level")
+		}
 		d.Add(zerolog.WarnLevel, saying{number: 3, said: &said})
 		time.Sleep(logsink.DefaultDelay - 1)
 		synctest.Wait()

@@ -28,10 +28,11 @@ type Observation struct {
 	// Log receives one line per request. The zero value logs nothing.
 	Log zerolog.Logger
 	// Later, if set, is told what to say in the line of a request, instead of Log: all but the
-	// message. It has fields marshalled once at most. [logsink.Deferred.Add] is one.
+	// message. It has fields marshalled once at most, or returns false if there is no line.
+	// [logsink.Deferred.Add] is one.
 	//
 	// [logsink.Deferred.Add]: https://pkg.go.dev/snowgate/logsink#Deferred.Add
-	Later func(level zerolog.Level, fields zerolog.LogObjectMarshaler)
+	Later func(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool
 	// TrustedProxies are the peers whose X-Request-Id is believed and whose
 	// forwarding headers may be. Empty: nobody's.
 	TrustedProxies []netip.Prefix
@@ -152,13 +153,14 @@ func (o *Observation) finish(v *visit) {
 		o.Record(v.exchange.Route, v.request.Method, v.outcome.counted, v.took)
 	}
 	level := v.level()
-	if o.Later != nil {
-		o.Later(level, v) // which releases it
-		return
-	}
-	if e := o.Log.WithLevel(level); e.Enabled() {
-		v.say(e)
-		e.Msg("request")
+	switch {
+	case o.Later == nil:
+		if e := o.Log.WithLevel(level); e.Enabled() {
+			v.say(e)
+			e.Msg("request")
+		}
+	case o.Later(level, v):
+		return // the line releases v
 	}
 	v.release()
 }

@@ -329,7 +329,10 @@ func TestObserveLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said zerolog.LogObjectMarshaler
 		var level zerolog.Level
-		o := middleware.Observation{Later: func(l zerolog.Level, fields zerolog.LogObjectMarshaler) { level, said = l, fields }}
+		o := middleware.Observation{Later: func(l zerolog.Level, fields zerolog.LogObjectMarshaler) bool {
+			level, said = l, fields
+			return true
+		}}
 		r := httptest.NewRequest("GET", "/orders/42", nil)
 		middleware.Observe(o)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(7 * time.Millisecond)
@@ -398,7 +401,10 @@ func TestReuse(t *testing.T) {
 				}
 			}}
 			if later {
-				o.Later = func(_ zerolog.Level, said zerolog.LogObjectMarshaler) { fields = said }
+				o.Later = func(_ zerolog.Level, said zerolog.LogObjectMarshaler) bool {
+					fields = said
+					return true
+				}
 			}
 			var x *exchange.Exchange
 			handler := middleware.Observe(o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -424,6 +430,20 @@ func TestReuse(t *testing.T) {
 				t.Errorf("%s, the line made later: %t: used again: %t, want %t", name, later, reused, test.want)
 			}
 		}
+	}
+}
+
+// TestReuseWithoutALine: the memory is not lost to other requests when nothing is logged.
+func TestReuseWithoutALine(t *testing.T) {
+	o := middleware.Observation{Later: func(zerolog.Level, zerolog.LogObjectMarshaler) bool { return false }}
+	var x *exchange.Exchange
+	middleware.Observe(o)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x = exchange.From(r.Context())
+		x.Client, x.Unshared = "worker", true
+		w.WriteHeader(http.StatusNoContent)
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	if !reflect.ValueOf(*x).IsZero() {
+		t.Errorf("the memory of a request without a line is not used again: %+v", *x)
 	}
 }
 
