@@ -117,11 +117,14 @@ func ConnectionOf(ctx context.Context) *Connection {
 	return c
 }
 
-// Begin returns r with x in its context until [Connection.End]. Over HTTP/1 a connection has one
-// request at a time, from which the next is read when its handler has returned: there it is
-// r itself. c may be nil.
+// carries reports whether c carries the exchange of r: over HTTP/1, where a connection has one
+// request at a time, and the next is read when the handler of the last has returned.
+func (c *Connection) carries(r *http.Request) bool { return c != nil && r.ProtoMajor == 1 }
+
+// Begin returns r with x in its context until [Connection.End]: r itself over HTTP/1, and else a
+// copy. c may be nil.
 func (c *Connection) Begin(r *http.Request, x *Exchange) *http.Request {
-	if c == nil || r.ProtoMajor != 1 {
+	if !c.carries(r) {
 		return r.WithContext(NewContext(r.Context(), x))
 	}
 	c.underWay = x
@@ -130,7 +133,7 @@ func (c *Connection) Begin(r *http.Request, x *Exchange) *http.Request {
 
 // End belongs to the end of a handler that called [Connection.Begin]. c may be nil.
 func (c *Connection) End(r *http.Request) {
-	if c != nil && r.ProtoMajor == 1 {
+	if c.carries(r) {
 		c.underWay = nil
 	}
 }
