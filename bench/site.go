@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,7 +103,8 @@ const gatewayProfile = "deploy/default.pgo"
 
 // goBuild builds a program as the image does, the gateway with its profile among the flags.
 func goBuild(ctx context.Context, dir, output, pkg string, flags ...string) error {
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", output}, flags...), pkg)...)
+	args := slices.Concat([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", output}, flags, []string{pkg})
+	build := exec.CommandContext(ctx, "go", args...)
 	build.Dir = dir
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
