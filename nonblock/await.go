@@ -4,7 +4,6 @@ package nonblock
 
 import (
 	"errors"
-	"io"
 	"net"
 	"syscall"
 )
@@ -29,25 +28,10 @@ func Await(c net.Conn) error {
 	}
 	var found error
 	if err := raw.Read(func(fd uintptr) bool {
-		found = peek(int(fd))
+		found = Peek(fd)
 		return !MustWait(found)
 	}); err != nil {
 		return err
 	}
 	return found
-}
-
-// peek returns nil if there is something to be read, else why not.
-func peek(fd int) error {
-	var p [1]byte
-	for {
-		n, _, err := syscall.Recvfrom(fd, p[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		switch {
-		case isErrno(err, syscall.EINTR):
-			continue
-		case err == nil && n == 0:
-			return io.EOF
-		}
-		return err
-	}
 }

@@ -7,10 +7,6 @@ import (
 	"syscall"
 )
 
-// Most is how many bytes are read or written without telling the scheduler; more take
-// a time that it should know of.
-const Most = 16 << 10
-
 // Read reads what is there into p, which must not be empty. If nothing is, the error is
 // [syscall.EAGAIN]; at the end of what the peer sends it is [io.EOF].
 func Read(fd uintptr, p []byte) (int, error) {
@@ -40,7 +36,23 @@ func Write(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// MustWait reports whether err, of [Read] or [Write], says that nothing can be done without
+// Peek looks whether there is something to be read, and reads nothing. The error is nil if there
+// is, [syscall.EAGAIN] if nothing is, and [io.EOF] at the end of what the peer sends.
+func Peek(fd uintptr) error {
+	var p [1]byte
+	for {
+		n, err := peek(fd, p[:])
+		switch {
+		case isErrno(err, syscall.EINTR):
+			continue
+		case err == nil && n == 0:
+			return io.EOF
+		}
+		return err
+	}
+}
+
+// MustWait reports whether err, of [Read], [Write] or [Peek], says that nothing can be done without
 // waiting.
 func MustWait(err error) bool { return isErrno(err, syscall.EAGAIN) }
 

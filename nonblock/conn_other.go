@@ -10,6 +10,9 @@ import (
 // Wrap returns c as it is: here sockets are not read and written by number.
 func Wrap(c net.Conn) net.Conn { return c }
 
+// WrapPooled returns c as it is, too.
+func WrapPooled(c net.Conn) net.Conn { return c }
+
 // CanAwait returns false.
 func CanAwait(net.Conn) bool { return false }
 

@@ -12,3 +12,7 @@
 // It makes no difference to what is read or written. Where it cannot be done, or a race
 // detector wants to know of each call, the calls are those of package syscall.
 package nonblock
+
+// Most is how many bytes are read or written without telling the scheduler; more take
+// a time that it should know of.
+const Most = 16 << 10

@@ -1,4 +1,4 @@
-//go:build linux && !race && !msan && !asan
+//go:build linux && !386 && !race && !msan && !asan
 
 package nonblock
 
@@ -19,6 +19,15 @@ func write(fd uintptr, p []byte) (int, error) {
 		return syscall.Write(int(fd), p)
 	}
 	return call(syscall.SYS_WRITE, fd, p)
+}
+
+// peek is recvfrom, which 386 has only as a part of another call.
+func peek(fd uintptr, p []byte) (int, error) {
+	n, _, fault := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+	if fault != 0 {
+		return 0, fault
+	}
+	return int(n), nil
 }
 
 // call is a system call with a buffer, of which the scheduler does not know. It must not

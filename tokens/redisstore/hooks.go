@@ -72,7 +72,7 @@ func isHandshake(cmd redis.Cmder) bool {
 // back. A dial that fails yields a connection that fails instead, with the same
 // error, when the handshake first uses it; the breaker does the waiting.
 //
-// And it has connections without TLS read and written without telling the scheduler.
+// And it has connections without TLS read, written and looked at without telling the scheduler.
 type dialing struct{}
 
 func (dialing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
@@ -89,7 +89,7 @@ func (dialing) DialHook(next redis.DialHook) redis.DialHook {
 			err = fmt.Errorf("%w", &dialError{err})
 			return failedConn{err, failedAddr{network, addr}}, nil //nolint:nilerr // the connection has it
 		}
-		return nonblock.Wrap(conn), nil
+		return nonblock.WrapPooled(conn), nil
 	}
 }
 

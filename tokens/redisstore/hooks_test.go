@@ -5,7 +5,10 @@ import (
 	"net"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"snowgate/nonblock"
+	"snowgate/tokens/tokenstest/redistest"
 )
 
 // TestConnectionsAreReadAndWrittenBehindTheScheduler: those of TCP, and others are what they
@@ -22,13 +25,60 @@ func TestConnectionsAreReadAndWrittenBehindTheScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, ok := conn.(*nonblock.Conn); !ok {
-		t.Errorf("a connection is a %T, want a *nonblock.Conn", conn)
+	if _, ok := conn.(*nonblock.Pooled); !ok {
+		t.Errorf("a connection is a %T, want a *nonblock.Pooled", conn)
 	}
 	one, other := net.Pipe()
 	defer func() { _, _ = one.Close(), other.Close() }()
 	pipe := dialing{}.DialHook(func(context.Context, string, string) (net.Conn, error) { return one, nil })
 	if conn, err := pipe(t.Context(), "", ""); err != nil || conn != one {
 		t.Errorf("what is no socket is %v, %v, want it as it was", conn, err)
+	}
+}
+
+// TestThePoolSeesWhatHasEnded: of connections that Redis has closed while they were idle none is
+// lent, and no command fails because of them.
+func TestThePoolSeesWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	options, err := redis.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.MaxRetries = -1
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(dialing{})
+	const idle = 3
+	var held [idle]*redis.Conn
+	for i := range held {
+		held[i] = client.Conn()
+		if err := held[i].Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, conn := range held {
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 * idle {
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stale := client.PoolStats().StaleConns; stale != 0 {
+		t.Errorf("%d connections were given up that are in order", stale)
+	}
+	other := redis.NewClient(options)
+	t.Cleanup(func() { _ = other.Close() })
+	if err := other.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("with connections that have ended: %v", err)
+	}
+	if stale := client.PoolStats().StaleConns; stale != idle {
+		t.Errorf("%d connections were given up, want %d", stale, idle)
 	}
 }

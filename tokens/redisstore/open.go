@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"snowgate/nonblock"
 )
 
 // Defaults of [Options].
@@ -24,6 +26,10 @@ const (
 // connBuffer is the size of a connection's read and write buffer: records are
 // a tenth of a KiB, so go-redis's 32 KiB would be 1.3 MB of idle buffers.
 const connBuffer = 4 << 10
+
+// batchBuffer is the same of a connection for round trips of many commands, in place of
+// go-redis's 128 KiB. More than [nonblock.Most] would be read with the scheduler told.
+const batchBuffer = nonblock.Most
 
 // Options says which Redis to use and how.
 type Options struct {
@@ -143,6 +149,7 @@ func (s *Store) standalone(address string) (redis.UniversalClient, error) {
 	minimumTLS(o.TLSConfig)
 	o.ContextTimeoutEnabled = true
 	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
+	o.PipelineReadBufferSize, o.PipelineWriteBufferSize = batchBuffer, batchBuffer
 	o.DisableIdentity, o.DialerRetries = true, 1
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(o), nil
@@ -159,6 +166,7 @@ func (s *Store) sentinel(address string) (redis.UniversalClient, error) {
 	minimumTLS(o.TLSConfig)
 	o.ContextTimeoutEnabled = true
 	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
+	o.PipelineReadBufferSize, o.PipelineWriteBufferSize = batchBuffer, batchBuffer
 	o.DisableIdentity, o.DialerRetries = true, 1
 	return redis.NewFailoverClient(o), nil
 }
