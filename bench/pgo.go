@@ -56,9 +56,10 @@ func runPGO(ctx context.Context, b *bench) error {
 	return writeProfile(filepath.Join(b.source, gatewayProfile), merged)
 }
 
-// runProfile profiles validated, cached, proxied requests for a flame graph.
+// runProfile profiles validated, cached, proxied requests for a flame graph, with the gateway
+// optimised as releases are.
 func runProfile(ctx context.Context, b *bench) error {
-	binary, err := b.site.buildProfiled(ctx, b.source)
+	binary, err := b.site.buildProfiled(ctx, b.source, "-pgo="+gatewayProfile)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 
@@ -14,7 +12,7 @@ import (
 
 // buildProfiled builds the gateway of a source tree so that it can be profiled:
 // with overlay/profile.go laid over its main package, which no other build has.
-func (s *site) buildProfiled(ctx context.Context, source string) (binary string, err error) {
+func (s *site) buildProfiled(ctx context.Context, source string, flags ...string) (binary string, err error) {
 	if source, err = filepath.Abs(source); err != nil {
 		return "", err
 	}
@@ -31,13 +29,7 @@ func (s *site) buildProfiled(ctx context.Context, source string) (binary string,
 		return "", err
 	}
 	binary = filepath.Join(s.dir, "snowgate-profiled")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "profile", "-overlay", path, "-o", binary, ".")
-	build.Dir = source
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build with overlay: %w\n%s", err, text)
-	}
-	return binary, nil
+	return binary, goBuild(ctx, source, binary, ".", append(flags, "-tags", "profile", "-overlay", path)...)
 }
 
 // record profiles the process, which is a profiled build started with
