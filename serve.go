@@ -79,7 +79,7 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	g.speak(publicServer)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
 	g.announce(public, admin)
-	g.cfg.File = config.File{} // what is in force of it is elsewhere, and what lives in memory costs time with every collection
+	g.cfg.File = g.cfg.File.Spent() // what is in force of it is elsewhere, and what lives in memory costs time with every collection
 	failed := make(chan error, 4)
 	go func() { failed <- g.servePublic(publicServer, patient) }()
 	if g.certificate == nil { // with TLS, none goes to rest

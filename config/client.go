@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -30,8 +31,9 @@ func (d *decoder) clients(n *yaml.Node, rules fileRules) []clients.Client {
 		decoder: d, rules: rules,
 		ids: map[string]*yaml.Node{}, digests: map[[sha256.Size]byte]*yaml.Node{},
 	}
-	var list []clients.Client
-	for _, element := range d.list(n, "clients") {
+	elements := d.list(n, "clients")
+	list := slices.Grow([]clients.Client(nil), len(elements))
+	for _, element := range elements {
 		list = append(list, r.client(element))
 	}
 	return list

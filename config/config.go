@@ -151,10 +151,14 @@ func load(environ []string, now time.Time) (Config, error) {
 	return cfg, nil
 }
 
-// ReadFile reads ConfigFile anew, with the same rules as [Load]. The error is of
-// type [Faults].
-func (c Config) ReadFile() (File, error) {
-	file, err := readFile(c.ConfigFile, fileRules{maxTTL: c.TokenMaxTTL, now: time.Now(), subject: quotePath(c.ConfigFile)})
+// parse turns what [readContent] has returned for ConfigFile into a File, with the same rules
+// as [Load]. The error is of type [Faults].
+func (c Config) parse(content []byte, err error) (File, error) {
+	rules := fileRules{maxTTL: c.TokenMaxTTL, now: time.Now(), subject: quotePath(c.ConfigFile)}
+	if err != nil {
+		return File{}, rules.unreadable(err)
+	}
+	file, err := parseFile(c.ConfigFile, content, rules)
 	if err != nil {
 		return file, err
 	}

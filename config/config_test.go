@@ -251,8 +251,8 @@ func TestTwoAdmins(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("admin")
-	if _, err := cfg.ReadFile(); err == nil || err.Error() != want {
-		t.Errorf("ReadFile = %v, want %s", err, want)
+	if _, err := cfg.parse(readContent(cfg.ConfigFile)); err == nil || err.Error() != want {
+		t.Errorf("read again: %v, want %s", err, want)
 	}
 }
 

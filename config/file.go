@@ -38,6 +38,10 @@ type File struct {
 	sum [sha256.Size]byte
 }
 
+// Spent returns a File without the content, which [Watch] still knows to be the same. It is
+// for who has put the content in force and keeps a [Config] for long.
+func (f File) Spent() File { return File{sum: f.sum} }
+
 // fileRules is what the content of a file is judged by.
 type fileRules struct {
 	maxTTL time.Duration // longest token_ttl; 0 if not known
@@ -50,9 +54,14 @@ type fileRules struct {
 func readFile(path string, rules fileRules) (File, error) {
 	content, err := readContent(path)
 	if err != nil {
-		return File{}, Faults{{Variable: Prefix + "CONFIG", Message: rules.subject + " " + err.Error()}}
+		return File{}, rules.unreadable(err)
 	}
 	return parseFile(path, content, rules)
+}
+
+// unreadable tells why there is no content.
+func (r fileRules) unreadable(err error) Faults {
+	return Faults{{Variable: Prefix + "CONFIG", Message: r.subject + " " + err.Error()}}
 }
 
 // readContent reads at most [MaxFileSize] bytes from a regular file. Its errors

@@ -92,8 +92,9 @@ type routeReader struct {
 // routes reads the list of routes.
 func (d *decoder) routes(n *yaml.Node) []Route {
 	r := &routeReader{decoder: d, names: map[string]*yaml.Node{}, places: map[string]*yaml.Node{}, checks: map[url.URL]checkedAt{}}
-	var list []Route
-	for _, element := range d.list(n, "routes") {
+	elements := d.list(n, "routes")
+	list := slices.Grow([]Route(nil), len(elements))
+	for _, element := range elements {
 		list = append(list, r.route(element))
 	}
 	return list

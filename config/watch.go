@@ -32,7 +32,7 @@ func Watch(ctx context.Context, c Config, trigger <-chan os.Signal, report func(
 	if c.ConfigFile == "" {
 		return
 	}
-	w := &watcher{path: c.ConfigFile, read: c.ReadFile, report: report, reported: c.File.sum}
+	w := &watcher{path: c.ConfigFile, read: readContent, parse: c.parse, report: report, reported: c.File.sum}
 	ticker := time.NewTicker(PollInterval)
 	defer ticker.Stop()
 	for {
@@ -50,7 +50,8 @@ func Watch(ctx context.Context, c Config, trigger <-chan os.Signal, report func(
 // watcher is the state of [Watch]: a pure sequence of looks and loads.
 type watcher struct {
 	path   string
-	read   func() (File, error)
+	read   func(path string) ([]byte, error)
+	parse  func(content []byte, err error) (File, error)
 	report func(File, error)
 
 	seen     identity          // at the last look
@@ -90,21 +91,23 @@ func (w *watcher) look() {
 	}
 }
 
-// load reads the file and reports it if it is news, or always if asked to.
+// load reads the file and reports it if it is news, or always if asked to. What is no news
+// is not parsed.
 func (w *watcher) load(always bool) {
 	before := identify(w.path)
-	file, err := w.read()
+	content, err := w.read(w.path)
 	if !before.same(identify(w.path)) && !always {
 		return // it changed meanwhile; the next look decides
 	}
 	w.loaded = before
-	sum := file.sum
-	if sum == ([sha256.Size]byte{}) { // nothing could be read
-		sum = sha256.Sum256([]byte(err.Error()))
+	known := content
+	if err != nil {
+		known = []byte(err.Error())
 	}
+	sum := sha256.Sum256(known)
 	if sum == w.reported && !always {
 		return
 	}
 	w.reported = sum
-	w.report(file, err)
+	w.report(w.parse(content, err))
 }

@@ -30,11 +30,11 @@ func watch(t *testing.T, content string, test func(w *watched)) {
 		w := &watched{t: t, path: filepath.Join(t.TempDir(), "c.yaml"), trigger: make(chan os.Signal, 1)}
 		w.write(content)
 		cfg := Config{ConfigFile: w.path, TokenMaxTTL: time.Hour}
-		file, err := cfg.ReadFile()
+		file, err := cfg.parse(readContent(cfg.ConfigFile))
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.File = file
+		cfg.File = file.Spent() // as the gateway keeps it
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -208,19 +208,33 @@ func TestWatchAnswersTheTrigger(t *testing.T) {
 	})
 }
 
-// A file that rests is looked at, not read.
+// A file that rests is looked at, not read; one that is touched is read, not parsed.
 func TestWatcherReadsOnlyWhatChanged(t *testing.T) {
 	path := writeFile(t, "c.yaml", "clients: []")
-	reads := 0
-	w := &watcher{path: path, report: func(File, error) {}, read: func() (File, error) {
-		reads++
-		return readFile(path, testRules)
-	}}
-	for range 10 {
-		w.look()
+	reads, parsed, reports := 0, 0, 0
+	w := &watcher{
+		path: path,
+		read: func(path string) ([]byte, error) {
+			reads++
+			return readContent(path)
+		},
+		parse: func([]byte, error) (File, error) {
+			parsed++
+			return File{}, nil
+		},
+		report: func(File, error) { reports++ },
 	}
-	if reads != 1 {
-		t.Errorf("%d reads in 10 looks, want 1", reads)
+	for touch := range 3 {
+		stamp := time.Date(2026, 1, 1, 0, 0, touch, 0, time.UTC)
+		if err := os.Chtimes(path, stamp, stamp); err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			w.look()
+		}
+	}
+	if reads != 3 || parsed != 1 || reports != 1 {
+		t.Errorf("%d reads, %d times parsed, %d reports of a file touched twice, want 3, 1, 1", reads, parsed, reports)
 	}
 }
 
@@ -228,14 +242,14 @@ func TestWatcherReadsOnlyWhatChanged(t *testing.T) {
 func TestWatcherLeavesAChangingFileAlone(t *testing.T) {
 	path := writeFile(t, "c.yaml", "clients: [{id: a}]")
 	reports, torn := 0, true
-	w := &watcher{path: path, report: func(File, error) { reports++ }}
-	w.read = func() (File, error) {
+	w := &watcher{path: path, parse: Config{ConfigFile: path}.parse, report: func(File, error) { reports++ }}
+	w.read = func(path string) ([]byte, error) {
 		if torn {
 			if err := os.WriteFile(path, []byte("clients: [{id: a}, {id: b}]"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return readFile(path, testRules)
+		return readContent(path)
 	}
 	w.look()
 	w.look()

@@ -208,6 +208,22 @@ func TestBadFileChangesNothing(t *testing.T) {
 	}
 }
 
+// TestFileThatStaysIsNotReadAgain: a gateway looks at its file for as long as a token of some
+// seconds lives, and says nothing of it.
+func TestFileThatStaysIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	brief := gatewaytest.NewClient("brief", "a", "token_ttl: 4s") // the gateway looks once a second
+	route := `{name: open, path: /open, upstreams: [http://127.0.0.1:1], scopes: [a]}`
+	g := gatewaytest.Start(t, gatewaytest.Options{Config: fileOf([]gatewaytest.Credentials{brief}, route)})
+	token := g.Token(brief)
+	gatewaytest.Eventually(t, 20*time.Second, "the token expires", func() bool {
+		return g.Get("/open", token).StatusCode == http.StatusUnauthorized
+	})
+	if lines := g.Lines(reread); len(lines) != 0 {
+		t.Errorf("the file was read again though it is the same: %v", lines)
+	}
+}
+
 // TestHangup: SIGHUP reads the file at once and says so, changed or not, and
 // never ends the gateway.
 func TestHangup(t *testing.T) {
