@@ -88,10 +88,9 @@ func (s *stage) begin(t *testing.T) net.Conn {
 func TestNoRequestIsLostByAShutdown(t *testing.T) {
 	t.Parallel()
 	const rounds, clients = 5, 40
-	var mostLate int64 // a busy machine may spend the second of one round, but not of all
 	for round := range rounds {
-		s := newStage(t, "SNOWGATE_DRAIN=1s", "SNOWGATE_LOG_LEVEL=info",
-			"SNOWGATE_STORE_TIMEOUT=5s") // a busy machine is no fault of Redis
+		s := newStage(t, "SNOWGATE_DRAIN=3s", "SNOWGATE_LOG_LEVEL=info", // a busy machine spends one of them before it is noticed
+			"SNOWGATE_STORE_TIMEOUT=5s") // and is no fault of Redis
 		crowd := newCrowd(s, clients)
 		crowd.wait(t, "every client has been served", func() bool { return crowd.served.Load() > 5*clients })
 		s.Signal(terminate)
@@ -108,10 +107,9 @@ func TestNoRequestIsLostByAShutdown(t *testing.T) {
 		for _, fault := range crowd.faults() {
 			t.Errorf("round %d: %s", round, fault)
 		}
-		mostLate = max(mostLate, crowd.late.Load())
-	}
-	if mostLate < clients {
-		t.Errorf("only %d requests while draining, at the most: the gateway does not accept long enough", mostLate)
+		if crowd.late.Load() < clients {
+			t.Errorf("round %d: only %d requests while draining: the gateway does not accept long enough", round, crowd.late.Load())
+		}
 	}
 }
 
