@@ -155,10 +155,7 @@ func load(environ []string, now time.Time) (Config, error) {
 // as [Load]. The error is of type [Faults].
 func (c Config) parse(content []byte, err error) (File, error) {
 	rules := fileRules{maxTTL: c.TokenMaxTTL, now: time.Now(), subject: quotePath(c.ConfigFile)}
-	if err != nil {
-		return File{}, rules.unreadable(err)
-	}
-	file, err := parseFile(c.ConfigFile, content, rules)
+	file, err := checkContent(c.ConfigFile, content, err, rules)
 	if err != nil {
 		return file, err
 	}

@@ -53,15 +53,16 @@ type fileRules struct {
 // readFile reads and checks the file at path. An error is of type [Faults].
 func readFile(path string, rules fileRules) (File, error) {
 	content, err := readContent(path)
-	if err != nil {
-		return File{}, rules.unreadable(err)
-	}
-	return parseFile(path, content, rules)
+	return checkContent(path, content, err, rules)
 }
 
-// unreadable tells why there is no content.
-func (r fileRules) unreadable(err error) Faults {
-	return Faults{{Variable: Prefix + "CONFIG", Message: r.subject + " " + err.Error()}}
+// checkContent turns what [readContent] has returned for path into a File. An error is of type
+// [Faults].
+func checkContent(path string, content []byte, err error, rules fileRules) (File, error) {
+	if err != nil {
+		return File{}, Faults{{Variable: Prefix + "CONFIG", Message: rules.subject + " " + err.Error()}}
+	}
+	return parseFile(path, content, rules)
 }
 
 // readContent reads at most [MaxFileSize] bytes from a regular file. Its errors
