@@ -16,7 +16,7 @@ import (
 	"snowgate/integration/gatewaytest"
 )
 
-const corsAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nETag: v1\r\nX-Hidden: 1\r\n" +
+const corsAnswer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\nETag: v1\r\nX-Hidden: 1\r\n" +
 	"Access-Control-Allow-Origin: https://service.example\r\nAccess-Control-Expose-Headers: X-Hidden\r\n\r\nok"
 
 const corsRoutes = `
