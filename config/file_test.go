@@ -269,6 +269,26 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+func TestNotesOnWhatIsNotForwarded(t *testing.T) {
+	got, err := parse("routes:\n- {name: a, path: /a, methods: [GET], scopes: [x], rate: 5/s, timeout: 10s}\n" +
+		"- {name: b, path: /b, rate: 5/s, upstreams: [http://b]}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	for _, note := range got.Notes {
+		notes = append(notes, note.Error())
+	}
+	want := []string{
+		"f:2:3: a route without upstreams serves forward-auth only: requests to it are 404",
+		"f:2:58: rate is for requests that are forwarded: without upstreams it has no effect",
+		"f:2:72: timeout is for requests that are forwarded: without upstreams it has no effect",
+	}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestFaultsAreBounded(t *testing.T) {
 	_, err := parse("clients:\n" + strings.Repeat("- x\n", 10_000))
 	faults := faultsOf(err)

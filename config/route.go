@@ -149,7 +149,7 @@ func (r *routeReader) together(o object, route Route) {
 		r.fault(o.keys["client_rate"], "a public route knows no clients and can have no rate for them")
 	}
 	if o.node != nil && o.keys["upstreams"] == nil {
-		r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")
+		r.forwardsNothing(o)
 	}
 	if route.WebSocket && slices.ContainsFunc(route.Upstreams, func(u url.URL) bool { return u.Scheme == "h2c" }) {
 		r.fault(o.keys["websocket"], "a WebSocket needs HTTP/1.1, and an upstream of the route is h2c")
@@ -164,6 +164,24 @@ func (r *routeReader) together(o object, route Route) {
 		return
 	}
 	r.places[key] = o.keys["path"]
+}
+
+// forForwarding are the keys of a route that concern what is forwarded, and no verdict, besides
+// cors, which checkCORS refuses.
+var forForwarding = [...]string{
+	"balance", "health", "max_in_flight", "rate", "client_rate", "timeout", "max_body", "strip_prefix", "add_prefix",
+	"set_request_headers", "remove_request_headers", "set_response_headers", "remove_response_headers",
+	"preserve_host", "host_header", "websocket", "pass_token",
+}
+
+// forwardsNothing says what a route without upstreams is for, and what of it has no effect.
+func (r *routeReader) forwardsNothing(o object) {
+	r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")
+	for _, key := range forForwarding {
+		if n := o.keys[key]; n != nil {
+			r.note(n, "%s is for requests that are forwarded: without upstreams it has no effect", key)
+		}
+	}
 }
 
 var routeName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)

@@ -121,6 +121,35 @@ func TestForwardAuth(t *testing.T) {
 	}
 }
 
+// TestForwardAuthLimits: the rates of a route are for what the gateway forwards itself. Whose
+// proxy forwards shows that limits; who shows tokens that do not exist is limited all the same.
+func TestForwardAuthLimits(t *testing.T) {
+	t.Parallel()
+	client := gatewaytest.NewClient("caller", "read")
+	g := gatewaytest.Start(t, gatewaytest.Options{
+		Config: "clients:\n" + client.YAML + "routes:\n  - {name: orders, path: /orders, scopes: [read], rate: 1/h, client_rate: 1/h}\n",
+		Env:    []string{"SNOWGATE_TRUSTED_PROXIES=127.0.0.1", "SNOWGATE_UNKNOWN_TOKEN_RATE=2/h"},
+	})
+	if note := "client_rate is for requests that are forwarded"; !strings.Contains(g.Log(), note) {
+		t.Errorf("the log at the start does not say that %s", note)
+	}
+	ask := described{"GET", "/orders/1", "a.example", g.Token(client)}
+	for i := range 5 {
+		if got := verdict(g, ask); got.StatusCode != http.StatusOK {
+			t.Fatalf("verdict %d = %d %s, want 200", i+1, got.StatusCode, got.Body)
+		}
+	}
+	if status, body := g.Post("/oauth2/revoke", client, "token", ask.token); status != http.StatusOK {
+		t.Fatalf("revocation = %d %s", status, body)
+	}
+	for i, want := range []int{401, 401, 429, 429} {
+		got := verdict(g, ask)
+		if got.StatusCode != want || want == http.StatusTooManyRequests && got.Header.Get("Retry-After") == "" {
+			t.Errorf("revoked token, verdict %d = %d %v, want %d", i+1, got.StatusCode, got.Header, want)
+		}
+	}
+}
+
 // TestForwardAuthUntrusted: who is no trusted proxy learns how to become one,
 // and nothing else.
 func TestForwardAuthUntrusted(t *testing.T) {
