@@ -47,7 +47,7 @@ $(INTEROP)/node_modules/.package-lock.json: $(INTEROP)/package.json $(INTEROP)/p
 	@touch $@
 
 .PHONY: bench
-bench: ## Measure the gateway beside others, in about a quarter of an hour; the tables go to bench/results.
+bench: ## Measure the gateway beside others, in about twenty minutes; the tables go to bench/results.
 	cd bench && go run .
 
 .PHONY: bench-quick

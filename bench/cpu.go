@@ -28,7 +28,7 @@ type cost struct {
 func runCPU(ctx context.Context, b *bench) error {
 	list := b.contestants()
 	costs := make(map[string][]cost)
-	err := b.turns(ctx, list, func(c contestant, t *target) error {
+	err := b.turns(ctx, b.cpuRounds, list, func(c contestant, t *target) error {
 		if err := t.settle(ctx, c.http2); err != nil {
 			return err
 		}

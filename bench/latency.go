@@ -32,7 +32,7 @@ func runLatency(ctx context.Context, b *bench) error {
 	var did rates
 	stolen, begun := stolenTime(), time.Now()
 	var rate float64
-	err := b.turns(ctx, list, func(c contestant, t *target) error {
+	err := b.turns(ctx, b.rounds, list, func(c contestant, t *target) error {
 		asked := rate
 		switch c.name {
 		case ours, nginxBusy:

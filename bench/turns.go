@@ -19,8 +19,8 @@ const settling = turn / 4
 // others are up and have nothing to do. It does so anew for each round: where the kernel
 // happens to put a process in memory makes a difference, too. What follows from the same
 // index of a contestant's figures was measured within seconds.
-func (b *bench) turns(ctx context.Context, list []contestant, measure func(contestant, *target) error) error {
-	for range b.rounds {
+func (b *bench) turns(ctx context.Context, rounds int, list []contestant, measure func(contestant, *target) error) error {
+	for range rounds {
 		if err := b.round(ctx, list, measure); err != nil {
 			return err
 		}
