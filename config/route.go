@@ -148,7 +148,7 @@ func (r *routeReader) together(o object, route Route) {
 	if route.Public && !route.ClientRate.IsZero() {
 		r.fault(o.keys["client_rate"], "a public route knows no clients and can have no rate for them")
 	}
-	if o.node != nil && o.keys["upstreams"] == nil {
+	if o.node != nil && o.keys["upstreams"] == nil && !r.labels { // a container is an upstream itself
 		r.forwardsNothing(o)
 	}
 	if route.WebSocket && slices.ContainsFunc(route.Upstreams, func(u url.URL) bool { return u.Scheme == "h2c" }) {
