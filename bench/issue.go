@@ -19,9 +19,6 @@ type issued struct {
 	redis     float64 // µs of Redis per token
 }
 
-func (i issued) perWallSecond() float64 { return i.rate }
-func (i issued) ofRedis() float64       { return i.redis }
-
 // runIssue measures how many tokens a gateway issues per second of its
 // processor, over HTTP and with Redis.
 func runIssue(ctx context.Context, b *bench) error {
@@ -127,6 +124,8 @@ func (g *gateway) post(ctx context.Context, s *site, length time.Duration) (int6
 func (r *report) issue(found [][]issued, alone []issued) {
 	const least = 15_000
 	perSecond := func(i issued) float64 { return i.perSecond }
+	rate := func(i issued) float64 { return i.rate }
+	redis := func(i issued) float64 { return i.redis }
 	var out strings.Builder
 	fmt.Fprintf(&out, "## Tokens issued\n\nClient credentials over HTTP/1.1, %d connections, every token written to Redis before it is answered.\n\n"+
 		"| | tokens per second of processor | spread | tokens/s | µs per token | Redis, µs |\n|---|---:|---|---:|---:|---:|\n", connections)
@@ -137,10 +136,10 @@ func (r *report) issue(found [][]issued, alone []issued) {
 		}
 		median := of(rounds, perSecond).median()
 		fmt.Fprintf(&out, "| %s | %.0f | %s | %.0f | %.1f | %.1f |\n", name, median, of(rounds, perSecond).spread(0),
-			of(rounds, issued.perWallSecond).median(), 1e6/median, of(rounds, issued.ofRedis).median())
+			of(rounds, rate).median(), 1e6/median, of(rounds, redis).median())
 	}
 	fmt.Fprintf(&out, "| redis-benchmark, the same writes one by one | – | – | %.0f | – | %.1f |\n",
-		of(alone, issued.perWallSecond).median(), of(alone, issued.ofRedis).median())
+		of(alone, rate).median(), of(alone, redis).median())
 	median := of(found[0], perSecond).median()
 	r.goal("tokens issued per second of the gateway's processor, over HTTP with Redis", fmt.Sprintf("≥ %d", least),
 		fmt.Sprintf("%.0f (%s)", median, of(found[0], perSecond).spread(0)), median >= least)

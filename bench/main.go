@@ -15,7 +15,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -40,7 +39,7 @@ type options struct {
 	out       string
 	quick     bool
 	rounds    int
-	cpuRounds int // more, if it is not said how many
+	cpuRounds int // of processor time
 	length    time.Duration
 }
 
@@ -105,17 +104,11 @@ func main() {
 	}
 }
 
-// cpuRounds is how many rounds there are for processor time: processes of one build differ by a
-// tenth, for as long as they live, and no number of laps makes up for that.
-const cpuRounds = 5
-
 func (o options) withDefaults() options {
-	if o.rounds == 0 && !o.quick {
-		o.cpuRounds = cpuRounds
-	}
-	set := func(rounds int, length time.Duration, run, out string) {
+	o.cpuRounds = o.rounds
+	set := func(rounds, cpuRounds int, length time.Duration, run, out string) {
 		if o.rounds == 0 {
-			o.rounds = rounds
+			o.rounds, o.cpuRounds = rounds, cpuRounds
 		}
 		if o.length == 0 {
 			o.length = length
@@ -129,12 +122,13 @@ func (o options) withDefaults() options {
 	}
 	switch {
 	case o.quick && o.baseline != "":
-		set(2, time.Second, "compare", "")
+		set(2, 2, time.Second, "compare", "")
 	case o.quick:
-		set(2, time.Second, "cpu", "")
+		set(2, 2, time.Second, "cpu", "")
 	}
-	set(3, 2*time.Second, "all", "results")
-	o.cpuRounds = cmp.Or(o.cpuRounds, o.rounds)
+	// Processes of one build differ by a tenth, for as long as they live, and no number of laps
+	// makes up for that.
+	set(3, 5, 2*time.Second, "all", "results")
 	if o.quick && o.out == "results" {
 		o.out = ""
 	}
