@@ -104,7 +104,8 @@ func (c *conn) line(most int) ([]byte, error) {
 			c.r += i + 1 // not take, which could give the memory of text away
 			return text, nil
 		}
-		if len(c.buffered()) > most {
+		// A CR at the end of what has come may be the first half of the line's end.
+		if len(bytes.TrimSuffix(c.buffered(), []byte("\r"))) > most {
 			return nil, malformed("long line", string(c.buffered()))
 		}
 		if err := c.fill(readBuffer + most); err != nil {
