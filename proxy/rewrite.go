@@ -95,10 +95,11 @@ func (f *flight) mayPass(name string) bool {
 
 // upgrading reports whether the request may become a WebSocket (RFC 6455 §4.1).
 // No other protocol is ever negotiated: behind one, the gateway would judge the
-// first request only.
+// first request only. A handshake has no body: while the body is sent on, the goroutine that
+// does so reads from the client, and so would the tunnel.
 func (f *flight) upgrading() bool {
 	upgrade := f.request.Header["Upgrade"]
-	return f.route.WebSocket && f.request.Method == http.MethodGet && f.request.ProtoMajor == 1 &&
+	return f.route.WebSocket && f.body == nil && f.request.Method == http.MethodGet && f.request.ProtoMajor == 1 &&
 		len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket") &&
 		names(f.request.Header["Connection"], "upgrade")
 }

@@ -9,7 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/textproto"
+	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -306,6 +309,80 @@ func TestUpgradesAreDropped(t *testing.T) {
 	g.ask(t, post)
 	if got := service.received(t); strings.Contains(got, "Upgrade") {
 		t.Errorf("a POST was upgraded: %q", got)
+	}
+}
+
+// switchesAtOnce is a service that responds to the head of a request, 101 where it can, and does
+// not read a body.
+func switchesAtOnce(t *testing.T) *url.URL {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				reader := textproto.NewReader(bufio.NewReader(conn))
+				if _, err := reader.ReadLine(); err != nil {
+					return
+				}
+				head, err := reader.ReadMIMEHeader()
+				if err != nil || head.Get("Upgrade") != "" {
+					_, _ = io.WriteString(conn, switched)
+					_, _ = io.Copy(conn, conn)
+					return
+				}
+				_, _ = io.WriteString(conn, okAnswer)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		serving.Wait()
+	})
+	return &url.URL{Scheme: "http", Host: listener.Addr().String()}
+}
+
+// TestUpgradeWithABody: a handshake has no body (RFC 6455 §4.1). While one is sent on, nobody
+// else may read from the client.
+func TestUpgradeWithABody(t *testing.T) {
+	const handshake = "GET /public HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+	for _, test := range []struct{ fields, body string }{
+		{"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n", ""},
+		{"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n", "5\r\nhello\r\n"},
+		{"Expect: 100-continue\r\nContent-Length: 5\r\n", ""},
+		{"Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n"},
+		{"Transfer-Encoding: chunked\r\n", "0\r\n\r\n"},
+		{"Content-Length: 5\r\n", "hello"},
+		{"Content-Length: 5\r\n", "he"},
+	} {
+		open := public(switchesAtOnce(t))
+		open.WebSocket = true
+		g := newGateway(t, gatewayOptions{}, open)
+		c := dial(t, g.address())
+		c.send(handshake + test.fields + "\r\n" + test.body)
+		response, err := http.ReadResponse(c.Reader, nil)
+		if err != nil {
+			t.Fatalf("%q, %q: %v", test.fields, test.body, err)
+		}
+		if response.StatusCode == http.StatusContinue {
+			response, err = http.ReadResponse(c.Reader, nil)
+		}
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%q, %q = %v, %v, want the response to a request without an upgrade", test.fields, test.body, response, err)
+		}
+		_, _ = io.WriteString(c.Conn, "5\r\nhello\r\n") // the connection may be closed
+		_ = c.Close()
+		if response, _ := g.ask(t, get("/public", "")); response.StatusCode != http.StatusOK {
+			t.Errorf("the next request = %d, want 200", response.StatusCode)
+		}
 	}
 }
 
