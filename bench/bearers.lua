@@ -2,6 +2,7 @@
 --
 --   wrk -s bearers.lua URL -- FILE
 --   wrk -s bearers.lua URL -- FILE count     also counts answers by status
+--   wrk -s bearers.lua URL -- FILE post N    POSTs N bytes with each request
 --
 -- Requests are put together before the run, so picking one costs wrk the same for
 -- every contestant, and little. Counting costs more and is for finding faults.
@@ -13,8 +14,12 @@ function setup(thread)
 end
 
 function init(args)
+   local method, body
+   if args[2] == "post" then
+      method, body = "POST", string.rep("x", tonumber(args[3]))
+   end
    for token in io.lines(args[1]) do
-      requests[#requests + 1] = wrk.format(nil, nil, { ["Authorization"] = "Bearer " .. token })
+      requests[#requests + 1] = wrk.format(method, nil, { ["Authorization"] = "Bearer " .. token }, body)
    end
    if args[2] == "count" then
       statuses = {}

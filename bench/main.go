@@ -57,6 +57,7 @@ func scenarios() []scenario {
 		{"issue", "tokens per second of processor", runIssue},
 		{"memory", "memory of Redis per token, and of the gateway", runMemory},
 		{"ids", "ids per second", runIDs},
+		{"posts", "processor time and memory with a body of 1 KiB in each request", runPosts},
 		{"startup", "time from start to ready", runStartup},
 		{"growth", "whether the cost of a request grows", runGrowth},
 	}

@@ -56,6 +56,7 @@ type Conn struct {
 	ahead     [1]byte   // what it found
 	found     bool      // it has found something that was not read yet
 	rester    rester
+	waitless  bool // see WithoutWaiting
 }
 
 // glance is how far the look for the client has come.
@@ -110,6 +111,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded // it was given up before it began
 		}
 	}
+	if c.waitless && len(p) > 1 { // not the server's background read
+		c.read.mu.Unlock()
+		return 0, nil
+	}
 	c.unlimited = false
 	if c.glance != unwanted {
 		c.recall()
@@ -162,6 +167,23 @@ func (c *Conn) afterRead(got []byte, err error) outcome {
 		return goOn
 	}
 	return goBack
+}
+
+// WithoutWaiting calls read. Until that returns, a Read of more than one byte returns 0 and nil, which
+// [io.Reader] allows, and leaves the socket alone. So whoever reads the body of a request within
+// read finds what the server's buffer holds of it, which is all of a small body that came
+// together with its header. [net/http] must pass on a Read of 0 bytes as one:
+// TestWithoutWaiting fails if it does not.
+func (c *Conn) WithoutWaiting(read func()) {
+	c.setWaitless(true)
+	defer c.setWaitless(false)
+	read()
+}
+
+func (c *Conn) setWaitless(on bool) {
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	c.waitless = on
 }
 
 // wish has the client looked for after a while, unless it is already. It needs read.mu.

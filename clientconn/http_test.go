@@ -2,6 +2,7 @@ package clientconn_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -38,6 +39,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	return clientconn.Wrap(inner, &l.waiters), nil
 }
 
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
 // serve starts a server with all the timeouts of the gateway.
 func serve(t *testing.T, handler http.HandlerFunc, overTLS bool) (*httptest.Server, *listener) {
 	t.Helper()
@@ -48,7 +52,9 @@ func serve(t *testing.T, handler http.HandlerFunc, overTLS bool) (*httptest.Serv
 	server.Config.ReadTimeout = 10 * time.Second
 	server.Config.WriteTimeout = time.Minute
 	server.Config.IdleTimeout = 2 * time.Minute
-	server.Config.ConnContext = clientconn.ConnContext
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(clientconn.ConnContext(ctx, c), connKey{}, c)
+	}
 	if overTLS {
 		server.StartTLS()
 	} else {
@@ -306,4 +312,58 @@ func TestConcurrentUse(t *testing.T) {
 func isTimeout(err error) bool {
 	timeout, ok := err.(net.Error)
 	return ok && timeout.Timeout()
+}
+
+// TestWithoutWaiting: a handler that reads its body without waiting gets what came together with
+// the header, and the rest when it waits. If it fails after an update of Go, net/http does not pass
+// on a Read of 0 bytes as one any more; then forwarding must not read ahead.
+func TestWithoutWaiting(t *testing.T) {
+	type reading struct {
+		ahead, rest string
+		err         error
+	}
+	readings := make(chan reading)
+	proceed := make(chan struct{})
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var got reading
+		conn, _ := r.Context().Value(connKey{}).(*clientconn.Conn)
+		conn.WithoutWaiting(func() {
+			p := make([]byte, 100)
+			n, err := r.Body.Read(p)
+			got.ahead, got.err = string(p[:n]), err
+			if n > 0 && err == nil {
+				if n, err := r.Body.Read(p); n > 0 || err != nil {
+					got.err = fmt.Errorf("the next read returns %d, %w", n, err)
+				}
+			}
+		})
+		proceed <- struct{}{}
+		rest, err := io.ReadAll(r.Body)
+		got.rest = string(rest)
+		if got.err == nil || err != nil {
+			got.err = err
+		}
+		readings <- got
+		_, _ = io.WriteString(w, "hello")
+	}, false)
+	for _, test := range []struct{ first, later string }{{"hello", ""}, {"he", "llo"}, {"", "hello"}} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // on one connection
+			_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"+test.first)
+			<-proceed
+			_, _ = io.WriteString(conn, test.later)
+			got := <-readings
+			if got.ahead != test.first || got.rest != test.later || got.err != nil && got.err != io.EOF {
+				t.Errorf("%q, later %q: read %q without waiting, then %q, %v", test.first, test.later, got.ahead, got.rest, got.err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || answer.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", answer, err)
+			}
+		}
+		_ = conn.Close()
+	}
 }

@@ -94,8 +94,17 @@ type Connection struct {
 	context.Context // the parent
 
 	Peer Peer
+	// Input is where its requests are read from; nil: nobody knows.
+	Input Input
 
 	underWay *Exchange // over HTTP/1; nil: no request
+}
+
+// Input is a connection that can be read without waiting for what has not come yet.
+type Input interface {
+	// WithoutWaiting calls read. A Read of the connection meanwhile returns 0 and nil instead of
+	// waiting, so that only what was read ahead can be read.
+	WithoutWaiting(read func())
 }
 
 // Value implements [context.Context].

@@ -13,7 +13,8 @@ import (
 // ConnContext is for the field of [http.Server] with that name: it has [Observe] know the
 // connection, whose other end is then not read for every request.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	return &exchange.Connection{Context: ctx, Peer: peerAt(c.RemoteAddr().String())}
+	input, _ := c.(exchange.Input)
+	return &exchange.Connection{Context: ctx, Peer: peerAt(c.RemoteAddr().String()), Input: input}
 }
 
 // peerOf returns the other end of c, which is that of r.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"snowgate/exchange"
 )
 
 // lingering is how long a client that still sends a body may go on after it was
@@ -42,6 +44,42 @@ func (f *flight) newBody(source io.ReadCloser) *clientBody {
 	}
 	b.back = sync.NewCond(&b.mu)
 	return b
+}
+
+// smallBody is the largest body that is read ahead, in bytes: net/http reads no more than that at
+// once from a connection.
+const smallBody = 4 << 10
+
+var smallBodies = sync.Pool{New: func() any { return new([smallBody]byte) }}
+
+// readAhead reads what has come of a small body together with its header, so that one write sends
+// both and, if that is all of it, no other goroutine is needed to send it. It waits for nothing:
+// the service may respond before the client has sent the rest. A client that expects
+// 100 Continue is left alone, because reading would tell it to go on.
+//
+// This saves a 1 KiB POST about a fifth of its processor time (docs/performance.md).
+// TestSmallBodies and TestBodiesAreNotMixed fail when a body is cut, doubled, or another's.
+func (f *flight) readAhead() {
+	length := f.request.ContentLength
+	if f.request.ProtoMajor != 1 || length <= 0 || length > smallBody || f.request.Header["Expect"] != nil {
+		return
+	}
+	connection := exchange.ConnectionOf(f.request.Context())
+	if connection == nil || connection.Input == nil {
+		return
+	}
+	f.small, _ = smallBodies.Get().(*[smallBody]byte)
+	begun := f.small[:0]
+	connection.Input.WithoutWaiting(func() {
+		for {
+			n, err := f.body.Read(begun[len(begun):length])
+			begun = begun[:len(begun)+n]
+			if n == 0 || err != nil {
+				return
+			}
+		}
+	})
+	f.outgoing.Begun, f.ahead = begun, f.body.whole() && int64(len(begun)) == length
 }
 
 // Read reads from the client, within its time and its limit.

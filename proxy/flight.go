@@ -24,11 +24,13 @@ type flight struct {
 	exchange  *exchange.Exchange
 	route     *terms
 	pool      *pool
-	outgoing  http1.Request  // to the service
-	list      *[]http1.Field // its header, which is lent
-	attempt   attempt        // the current one, or the last
-	tried     []*replica     // before that, in vain
-	body      *clientBody    // nil: the request has none
+	outgoing  http1.Request    // to the service
+	list      *[]http1.Field   // its header, which is lent
+	attempt   attempt          // the current one, or the last
+	tried     []*replica       // before that, in vain
+	body      *clientBody      // nil: the request has none
+	small     *[smallBody]byte // lent for what was read ahead of the body; nil: nothing was
+	ahead     bool             // the whole body was read ahead, so no other goroutine reads it
 	patience  *patience
 
 	failing  bool      // fail was called
@@ -146,7 +148,7 @@ func (f *flight) end() {
 	if call != nil {
 		call.Wait()
 	}
-	if f.body == nil { // whose last Read may come after the end
+	if f.body == nil || f.ahead { // else its last Read may come after the end
 		f.patience.giveBack()
 	}
 	f.decompose()
@@ -157,10 +159,10 @@ func (f *flight) end() {
 }
 
 // isUnshared reports, at the end, that nobody else can have kept f: it has ended well, had no
-// body, was not watched, did not follow its client, and no context was made of it, not even
+// body that another goroutine reads, was not watched, did not follow its client, and no context was made of it, not even
 // to connect, which is done in one that is part of the attempt.
 func (f *flight) isUnshared() bool {
-	return f.passed && f.body == nil && f.leash.stop == nil && f.unfollow == nil && f.cancel == nil &&
+	return f.passed && (f.body == nil || f.ahead) && f.leash.stop == nil && f.unfollow == nil && f.cancel == nil &&
 		f.attempt.reused && f.tried == nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"snowgate/clientconn"
 	"snowgate/idgen"
 	"snowgate/middleware"
 	"snowgate/problem"
@@ -113,6 +114,20 @@ type gateway struct {
 	cut     context.CancelFunc // cuts every request
 }
 
+// wrapping is a listener whose connections are those of the real gateway.
+type wrapping struct {
+	net.Listener
+	waiters clientconn.Waiters
+}
+
+func (l *wrapping) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return clientconn.Wrap(conn, &l.waiters), nil
+}
+
 type gatewayOptions struct {
 	trusted    string
 	clientIdle time.Duration
@@ -159,6 +174,10 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 	base, cut := context.WithCancel(context.Background())
 	g.cut = cut
 	g.Server = httptest.NewUnstartedServer(handler)
+	g.Listener = &wrapping{Listener: g.Listener}
+	g.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return middleware.ConnContext(clientconn.ConnContext(ctx, c), c)
+	}
 	g.Config.DisableGeneralOptionsHandler = true
 	g.Config.WriteTimeout = o.writeTimeout
 	g.Config.BaseContext = func(net.Listener) context.Context { return base }

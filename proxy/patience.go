@@ -146,6 +146,7 @@ func (p *patience) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
+	p.owner = nil         // the timer may keep p for a while, and not what has ended
 	if p.lasts.IsZero() { // else it fires within a glance
 		p.fires = time.Time{}
 		p.timer.Stop()
@@ -154,7 +155,6 @@ func (p *patience) end() {
 
 // giveBack lends the timer to others. Nobody may use p any more.
 func (p *patience) giveBack() {
-	p.owner = nil
 	p.lender.pool.Put(p)
 }
 

@@ -35,8 +35,12 @@ func (f *flight) compose() {
 		Header: list, Interim: f.interim,
 	}
 	if f.body != nil {
-		f.outgoing.Body, f.outgoing.Length = f.body, f.request.ContentLength
+		f.outgoing.Length = f.request.ContentLength
 		f.outgoing.Expect = names(f.request.Header["Expect"], "100-continue")
+		f.readAhead()
+		if !f.ahead {
+			f.outgoing.Body = f.body
+		}
 	}
 }
 
@@ -61,6 +65,10 @@ func (f *flight) decompose() {
 	if f.list != nil {
 		clear(*f.list)
 		fieldLists.Put(f.list)
+	}
+	if f.small != nil {
+		clear(f.outgoing.Begun)
+		smallBodies.Put(f.small)
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -122,10 +123,23 @@ func requestOf(target *target, r *http1.Request) *http.Request {
 	if _, said := out.Header["User-Agent"]; !said {
 		out.Header["User-Agent"] = []string{""} // do not invent one
 	}
-	if r.Body != nil {
-		out.Body, out.ContentLength = io.NopCloser(r.Body), r.Length
+	if body := bodyOf(r); body != nil {
+		out.Body, out.ContentLength = io.NopCloser(body), r.Length
 	}
 	return out
+}
+
+// bodyOf returns the whole body of r, nil if it has none. What has begun is copied: net/http may
+// read it after the exchange has ended.
+func bodyOf(r *http1.Request) io.Reader {
+	switch begun := bytes.NewReader(bytes.Clone(r.Begun)); {
+	case len(r.Begun) == 0:
+		return r.Body
+	case r.Body == nil:
+		return begun
+	default:
+		return io.MultiReader(begun, r.Body)
+	}
 }
 
 // listOf returns h as a list.

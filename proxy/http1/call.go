@@ -134,7 +134,7 @@ func (c *Call) receive(r *Request) error {
 		if err := c.parseHead(head); err != nil {
 			return err
 		}
-		if c.Status == 101 && r.Body != nil {
+		if c.Status == 101 && r.hasBody() {
 			return malformed("answer", "101 to a request with a body") // which may still be sent
 		}
 		if c.Status >= 200 || c.Status == 101 {

@@ -23,7 +23,10 @@ type Request struct {
 	// goroutine than that of [Call.Send], until its end or until a Read fails; see
 	// [Call.Wait]. It is never closed.
 	Body io.Reader
-	// Length is the length of Body, -1 if it is not known: then it is sent in chunks.
+	// Begun is what was read of the body before: it is sent in one write with the header, and
+	// Body is what follows it, nil if nothing does. It needs a Length.
+	Begun []byte
+	// Length is the length of the whole body, -1 if it is not known: then it is sent in chunks.
 	Length int64
 	// Expect tells that Header has Expect: 100-continue. Body is then kept back until
 	// the server asks for it, or says nothing for a while.
@@ -33,8 +36,11 @@ type Request struct {
 	Interim func(status int, header []Field) error
 }
 
-// appendHead appends the head of r to b.
+// appendHead appends the head of r to b, and what there is of its body.
 func (r *Request) appendHead(b []byte) ([]byte, error) {
+	if len(r.Begun) > 0 && (r.Length < int64(len(r.Begun)) || r.Body == nil && r.Length > int64(len(r.Begun))) {
+		return b, fmt.Errorf("%w: a body of %d bytes begins with %d", ErrRequest, r.Length, len(r.Begun))
+	}
 	if !isToken(r.Method) || !isTarget(r.Path) || r.Path == "" || !isTarget(r.Query) || !isTarget(r.Host) {
 		return b, fmt.Errorf("%w: %.20q %.100q, host %.100q", ErrRequest, r.Method, r.Path, r.Host)
 	}
@@ -59,16 +65,20 @@ func (r *Request) appendHead(b []byte) ([]byte, error) {
 		b = append(b, f.Value...)
 		b = append(b, "\r\n"...)
 	}
-	return append(b, "\r\n"...), nil
+	b = append(b, "\r\n"...)
+	return append(b, r.Begun...), nil
 }
+
+// hasBody reports whether the request has a body, sent with the header or after it.
+func (r *Request) hasBody() bool { return r.Body != nil || len(r.Begun) > 0 }
 
 // appendFraming says how long the body is. Without one, only methods that usually
 // have one say so (RFC 9110 §8.6).
 func (r *Request) appendFraming(b []byte) []byte {
 	switch {
-	case r.Body != nil && r.Length < 0:
+	case r.hasBody() && r.Length < 0:
 		return append(b, "Transfer-Encoding: chunked\r\n"...)
-	case r.Body != nil:
+	case r.hasBody():
 		b = append(b, "Content-Length: "...)
 		b = strconv.AppendInt(b, r.Length, 10)
 		return append(b, "\r\n"...)

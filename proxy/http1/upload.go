@@ -43,7 +43,7 @@ type upload struct {
 
 // startUpload sends the body of r on conn.
 func startUpload(conn *conn, r *Request, patience time.Duration) *upload {
-	u := &upload{conn: conn, body: r.Body, left: r.Length, stopped: make(chan struct{}), done: make(chan struct{})}
+	u := &upload{conn: conn, body: r.Body, left: r.Length - int64(len(r.Begun)), stopped: make(chan struct{}), done: make(chan struct{})}
 	if r.Expect {
 		u.wanted = make(chan struct{})
 	}
