@@ -7,15 +7,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"snowgate/panics"
 	"snowgate/tokens/redisstore"
 )
 
 // background runs everything that goes on beside the requests, until ctx ends.
-// It returns early only with an error that makes it pointless to go on.
+// It returns early only with an error that makes it pointless to go on. What panics begins
+// again after a pause; a panic of begin, without which no token is issued, is such an error.
 func (g *gateway) background(ctx context.Context, port string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context)) {
-		group.Go(func() error { f(ctx); return nil })
+		group.Go(func() error { panics.Keep(ctx, panics.Gateway, f); return nil })
 	}
 	run(g.monitor.Run)
 	run(g.watchConfig)
@@ -26,7 +28,7 @@ func (g *gateway) background(ctx context.Context, port string) error {
 	if g.certificate != nil {
 		run(g.certificate.run)
 	}
-	group.Go(func() error { return g.begin(ctx, port, run) })
+	group.Go(func() (err error) { defer panics.Into(panics.Gateway, &err); return g.begin(ctx, port, run) })
 	return group.Wait()
 }
 

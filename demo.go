@@ -13,6 +13,7 @@ import (
 
 	"snowgate/clients"
 	"snowgate/config"
+	"snowgate/panics"
 	"snowgate/scope"
 )
 
@@ -51,7 +52,10 @@ func runDemo(ctx context.Context, p *process, args []string) error {
 	g.logTo(log)
 	upstreamCtx, stopUpstream := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopUpstream()
-	go func() { _ = (&echoServer{name: "demo upstream"}).serve(upstreamCtx, upstream) }()
+	go func() {
+		defer panics.Catch(panics.Gateway, nil)
+		_ = (&echoServer{name: "demo upstream"}).serve(upstreamCtx, upstream)
+	}()
 	g.whenReady = func() { printDemo(p, public.Addr(), admin.Addr(), secret) }
 	return g.serve(ctx, public, admin)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"snowgate/panics"
 	"snowgate/proxy/docker/readonly"
 )
 
@@ -52,7 +53,10 @@ func serveDockerProxy(ctx context.Context, listener net.Listener, socket string)
 		DisableGeneralOptionsHandler: true,
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() {
+		defer panics.Catch(panics.Gateway, func(err error) { served <- err })
+		served <- server.Serve(listener)
+	}()
 	select {
 	case err := <-served:
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"snowgate/echo"
+	"snowgate/panics"
 )
 
 // echoGrace is how long the demo upstream lets running requests finish.
@@ -52,7 +53,10 @@ type echoServer struct {
 func (e *echoServer) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: e.draining.Wrap(e.handler()), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() {
+		defer panics.Catch(panics.Gateway, func(err error) { served <- err })
+		served <- server.Serve(listener)
+	}()
 	select {
 	case err := <-served:
 		return err

@@ -17,6 +17,7 @@ import (
 	"snowgate/idgen"
 	"snowgate/idgen/redislease"
 	"snowgate/middleware"
+	"snowgate/panics"
 	"snowgate/problem"
 	"snowgate/proxy"
 	"snowgate/proxy/docker"
@@ -114,6 +115,9 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	g.metrics.CollectIDs(g.ids.series)
 	g.metrics.CollectShared(g.sharedSeries)
 	g.metrics.CollectReplicas(g.replicaSeries)
+	for _, part := range panics.Parts() {
+		g.metrics.CollectPanics(part.String(), func() uint64 { return panics.Count(part) })
+	}
 	if g.watcher != nil {
 		g.metrics.CollectDiscovery(g.discoverySeries)
 	}

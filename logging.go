@@ -12,6 +12,7 @@ import (
 
 	"snowgate/config"
 	"snowgate/logsink"
+	"snowgate/panics"
 )
 
 // logs is where one gateway logs.
@@ -42,7 +43,14 @@ func (p *process) openLog(cfg config.Config) *logs {
 	logger := zerolog.New(sink).Level(level).With().Timestamp().Logger()
 	// The lines of requests say themselves what time it was.
 	access := sink.Deferred(zerolog.New(nil).Level(level), "request")
+	panics.Notify(func(p *panics.Panic) { logPanic(logger, p) })
 	return &logs{sink: sink, main: logger, access: access}
+}
+
+// logPanic tells of a panic that was caught. Those of handlers are in the line of the request.
+func logPanic(logger zerolog.Logger, p *panics.Panic) {
+	logger.Error().Stringer("part", p.Part).Str("cause", p.Error()).Str("stack", p.Stack).Uint64("untold", p.Untold).
+		Msg("a panic was caught: what it was in the middle of has ended, everything else goes on")
 }
 
 // Close writes what has not been written yet.

@@ -11,6 +11,7 @@ import (
 	"snowgate/clientconn"
 	"snowgate/config"
 	"snowgate/middleware"
+	"snowgate/panics"
 )
 
 // Limits of both listeners.
@@ -81,16 +82,18 @@ func (g *gateway) serve(ctx context.Context, public, admin *net.TCPListener) err
 	g.announce(public, admin)
 	g.cfg.File = g.cfg.File.Spent() // what is in force of it is elsewhere, and what lives in memory costs time with every collection
 	failed := make(chan error, 4)
-	go func() { failed <- g.servePublic(publicServer, patient) }()
+	fall := func(err error) { failed <- err } // there is no gateway without a listener
+	go func() { defer panics.Catch(panics.Gateway, fall); failed <- g.servePublic(publicServer, patient) }()
 	if g.certificate == nil { // with TLS, none goes to rest
-		go func() { failed <- publicServer.Serve(patient.rest) }()
+		go func() { defer panics.Catch(panics.Gateway, fall); failed <- publicServer.Serve(patient.rest) }()
 	}
 	if admin != nil {
-		go func() { failed <- adminServer.Serve(admin) }()
+		go func() { defer panics.Catch(panics.Gateway, fall); failed <- adminServer.Serve(admin) }()
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer panics.Catch(panics.Gateway, fall)
 		if err := g.background(work, portOf(public)); err != nil {
 			failed <- err
 		}

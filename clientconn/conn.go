@@ -31,6 +31,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"snowgate/panics"
 )
 
 // Conn is a connection with the same behaviour as the one it wraps, except that there
@@ -201,6 +203,7 @@ func (c *Conn) wish() {
 // visit begins the look if it was wished for long enough ago, at the tick now. It
 // reports whether it is to be called again at the next one.
 func (c *Conn) visit(now uint64) bool {
+	defer panics.Catch(panics.Client, nil) // the others are visited as well
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
 	switch {
@@ -210,7 +213,7 @@ func (c *Conn) visit(now uint64) bool {
 		c.glance = looking
 		c.read.review = never
 		c.read.begin()
-		go c.look()
+		go func() { defer panics.Catch(panics.Client, c.lookBroke); c.look() }()
 	}
 	c.waits = false
 	return false
@@ -238,6 +241,16 @@ func (c *Conn) look() {
 		}
 		return
 	}
+}
+
+// lookBroke ends the connection, and whatever waits for the look.
+func (c *Conn) lookBroke(error) {
+	_ = c.Conn.Close()
+	c.read.mu.Lock()
+	c.glance, c.recalled = unwanted, false
+	c.read.mu.Unlock()
+	c.over.Broadcast()
+	c.leave()
 }
 
 // recall ends the look. It needs read.mu, and gives it away for as long as it waits.

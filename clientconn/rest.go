@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"snowgate/nonblock"
+	"snowgate/panics"
 )
 
 // Rest keeps connections of a server on which nothing has been asked for a while. The
@@ -155,7 +156,16 @@ func (r *Rest) take(inner net.Conn, until time.Time) {
 	}
 	_ = inner.SetReadDeadline(until) // else it is closed, and the wait says so
 	r.resting[inner] = struct{}{}
-	go r.await(inner)
+	go func() { defer panics.Catch(panics.Client, func(error) { r.drop(inner) }); r.await(inner) }()
+}
+
+// drop closes a connection that was admitted, and forgets it.
+func (r *Rest) drop(inner net.Conn) {
+	r.mu.Lock()
+	delete(r.resting, inner)
+	r.mu.Unlock()
+	_ = inner.Close()
+	r.release()
 }
 
 // await waits for something to come on inner.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"snowgate/cohort"
+	"snowgate/panics"
 )
 
 // Glance is how long a handler runs before its client is looked for, at most. It is at
@@ -41,7 +42,7 @@ func (w *Waiters) run() {
 	case w.runs:
 		return
 	case w.timer == nil:
-		w.timer = time.AfterFunc(Glance/2, w.sweep)
+		w.timer = time.AfterFunc(Glance/2, func() { defer panics.Catch(panics.Client, nil); w.sweep() })
 	default:
 		w.timer.Reset(Glance / 2)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"snowgate/panics"
 )
 
 // Generator issues ids. It is made by New, is safe for concurrent use, and owns
@@ -68,8 +70,8 @@ func New(ctx context.Context, s Scheme, src Source, opts ...Option) (*Generator,
 	}
 	run, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
-	g.done.Go(func() { g.keep(run) })
-	g.done.Go(func() { g.pace(run) })
+	g.done.Go(func() { panics.Keep(run, panics.IDs, g.keep) })
+	g.done.Go(func() { panics.Keep(run, panics.IDs, g.pace) })
 	return g, nil
 }
 

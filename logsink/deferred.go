@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/rs/zerolog"
+
+	"snowgate/panics"
 )
 
 // together is how many lines a [Deferred] makes at a time. The code that makes them is
@@ -90,7 +92,8 @@ func (d *Deferred) flush() {
 func (d *Deferred) say(one saying) {
 	defer func() {
 		if value := recover(); value != nil {
-			d.logger.Error().Timestamp().Str("line", d.message).Msgf("a line of the log cannot be made: %v", value)
+			p := panics.Caught(panics.Log, value) // to tell it would wait for this line
+			d.logger.Error().Timestamp().Str("line", d.message).Str("stack", p.Stack).Msgf("a line of the log cannot be made: %v", p)
 		}
 	}()
 	d.logger.WithLevel(one.level).EmbedObject(one.fields).Msg(d.message)

@@ -20,12 +20,15 @@ package logsink
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"snowgate/panics"
 )
 
 // Defaults of [Options].
@@ -84,7 +87,10 @@ func New(out io.Writer, o Options) *Sink {
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		closing: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go s.run()
+	go func() {
+		defer close(s.ended)
+		panics.Keep(context.Background(), panics.Log, s.run)
+	}()
 	return s
 }
 
@@ -187,8 +193,7 @@ func (s *Sink) Close() {
 }
 
 // run writes until the sink is closed.
-func (s *Sink) run() {
-	defer close(s.ended)
+func (s *Sink) run(context.Context) {
 	delay := time.NewTimer(s.opts.Delay)
 	defer delay.Stop()
 	for {

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/exchange"
+	"snowgate/panics"
 	"snowgate/problem"
 )
 
@@ -209,9 +210,9 @@ func (v *visit) say(e *zerolog.Event) {
 	}
 	if x.Cause != nil {
 		e.Str("cause", hide.clean(x.Cause.Error(), maxLoggedCause))
-		var p *panicked
-		if errors.As(x.Cause, &p) {
-			e.Str("stack", hide.clean(p.stack, maxStack))
+		var p *panics.Panic
+		if errors.As(x.Cause, &p) && p.Stack != "" {
+			e.Str("stack", hide.clean(p.Stack, maxStack))
 		}
 	}
 }

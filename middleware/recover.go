@@ -2,28 +2,19 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"runtime/debug"
 	"strings"
 
 	"snowgate/exchange"
+	"snowgate/panics"
 	"snowgate/problem"
 )
 
 // maxStack bounds a logged stack, in bytes.
 const maxStack = 16 << 10
 
-// panicked is the cause of a request whose handler panicked.
-type panicked struct {
-	value any
-	stack string
-}
-
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
-
-// Recover answers 500 for a handler that panics, and leaves the panic and its
-// stack as the cause for the access line. If an answer is already under way it
+// Recover answers 500 for a handler that panics, counts the panic, and leaves it as the
+// cause for the access line, with its stack unless that was logged a moment ago. If an answer is already under way it
 // breaks the connection off instead, so that half an answer is never taken for
 // a whole one. [http.ErrAbortHandler] passes through.
 func Recover() func(http.Handler) http.Handler {
@@ -45,7 +36,8 @@ func answerPanic(w *recorder, r *http.Request, value any) {
 		panic(http.ErrAbortHandler)
 	}
 	x := exchange.From(r.Context())
-	err := problem.New(http.StatusInternalServerError, "", &panicked{value, string(debug.Stack())})
+	caught := panics.Caught(panics.Handler, value)
+	err := problem.New(http.StatusInternalServerError, "", caught)
 	if w.status != 0 || x.Upgraded {
 		x.Cause = err
 		panic(http.ErrAbortHandler)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"snowgate/fields"
+	"snowgate/panics"
 	"snowgate/problem"
 	"snowgate/proxy/http1"
 )
@@ -160,6 +161,7 @@ func (f *flight) holdHeader(a *answer) *heldHeader {
 	h.mu.Lock() // the timer may fire before it is stored
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(headerDelay, func() {
+		defer panics.Catch(panics.Exchange, f.giveUp)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.over {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"snowgate/canonical"
+	"snowgate/panics"
 	"snowgate/proxy/http1"
 )
 
@@ -75,7 +76,8 @@ func (u *upstream) setCheck(c *HealthCheck) {
 		return
 	}
 	u.check = &checker{*c, u, make(chan struct{})}
-	u.fleet.start(u.check.run)
+	check := u.check // the loop of one check; it goes on after a panic
+	u.fleet.start(func(ctx context.Context) { panics.Keep(ctx, panics.Health, check.run) }, nil)
 }
 
 // run checks all replicas at once, and again after each interval.
@@ -102,6 +104,7 @@ func (c *checker) round(ctx context.Context) {
 	var asking sync.WaitGroup
 	for _, r := range replicas {
 		asking.Go(func() {
+			defer panics.Catch(panics.Health, func(err error) { c.note(r, err) })
 			err := c.ask(ctx, r)
 			if ctx.Err() == nil {
 				c.note(r, err)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"snowgate/panics"
 	"snowgate/problem"
 	"snowgate/tokens"
 )
@@ -66,6 +67,7 @@ func (f *flight) cut(reason error) {
 	f.leash.reason = reason
 	if tunnel := f.leash.tunnel; tunnel != nil {
 		f.leash.closing.Go(func() {
+			defer panics.Catch(panics.Exchange, f.giveUp)
 			tunnel.cut(reason)
 			f.giveUp(reason)
 		})

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"snowgate/panics"
 )
 
 // errClosed says that the router was closed.
@@ -48,8 +50,8 @@ func (f *fleet) time() time.Time {
 }
 
 // start runs work on a goroutine of its own, unless the fleet is closed. work ends
-// with its context.
-func (f *fleet) start(work func(context.Context)) bool {
+// with its context. If work panics, broken is called, unless it is nil.
+func (f *fleet) start(work func(context.Context), broken func(error)) bool {
 	f.life.Lock()
 	defer f.life.Unlock()
 	if f.closed {
@@ -59,7 +61,7 @@ func (f *fleet) start(work func(context.Context)) bool {
 		f.ctx, f.stop = context.WithCancel(context.Background())
 	}
 	ctx := f.ctx
-	f.running.Go(func() { work(ctx) })
+	f.running.Go(func() { defer panics.Catch(panics.Upstream, broken); work(ctx) })
 	return true
 }
 

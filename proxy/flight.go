@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"snowgate/exchange"
+	"snowgate/panics"
 	"snowgate/proxy/http1"
 )
 
@@ -97,7 +98,18 @@ func (f *Forwarder) launch(w http.ResponseWriter, r *http.Request, x *exchange.E
 
 // serve forwards the request and streams the answer.
 func (f *flight) serve() {
-	defer f.end()
+	returned := false
+	defer func() {
+		if !returned { // a panic: end would wait for what goes on
+			f.giveUp(context.Canceled)
+		}
+		f.end()
+	}()
+	f.forward()
+	returned = true
+}
+
+func (f *flight) forward() {
 	f.compose()
 	answer, err := f.ask()
 	if err != nil {
@@ -173,7 +185,7 @@ func (f *flight) tooSlow() { f.giveUp(errTooSlow) }
 // That most exchanges are over by then saves them a part in the tree of contexts.
 func (f *flight) lasting() {
 	ctx := f.request.Context()
-	unfollow := context.AfterFunc(ctx, func() { f.giveUp(context.Cause(ctx)) })
+	unfollow := context.AfterFunc(ctx, func() { defer panics.Catch(panics.Exchange, nil); f.giveUp(context.Cause(ctx)) })
 	f.life.Lock()
 	f.unfollow = unfollow
 	f.life.Unlock()

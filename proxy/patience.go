@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"snowgate/panics"
 )
 
 // errTooSlow says that a service did not answer in time.
@@ -64,7 +66,7 @@ func (s *patiences) lend(limit time.Duration, owner waiting) *patience {
 
 func newPatience() *patience {
 	p := new(patience)
-	p.timer = time.AfterFunc(time.Hour, p.fire) // set by arm
+	p.timer = time.AfterFunc(time.Hour, func() { defer panics.Catch(panics.Exchange, p.broke); p.fire() }) // set by arm
 	return p
 }
 
@@ -101,6 +103,15 @@ func (p *patience) fire() {
 		p.owner.tooSlow()
 	}
 	p.arm(now)
+}
+
+// broke gives the exchange up that made fire panic.
+func (p *patience) broke(error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.owner.tooSlow()
+	}
 }
 
 // arm sees to it that the timer fires in time for whatever comes next.

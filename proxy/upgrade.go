@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"snowgate/panics"
 	"snowgate/proxy/http1"
 )
 
@@ -29,7 +30,7 @@ func (f *flight) acceptUpgrade(a *answer) error {
 // has accepted the handshake, and copies in both directions until both have ended, or
 // one has failed.
 func (f *flight) switchProtocols(a answer) {
-	stop := context.AfterFunc(f.context(), func() { _ = a.tunnel.Close() })
+	stop := context.AfterFunc(f.context(), func() { defer panics.Catch(panics.Tunnel, nil); _ = a.tunnel.Close() })
 	defer stop()
 	client, buffered, err := f.Hijack()
 	if err != nil {
@@ -43,8 +44,12 @@ func (f *flight) switchProtocols(a answer) {
 	}
 	var copying sync.WaitGroup
 	ended := make(chan error, 2)
-	copying.Go(func() { ended <- copyOneWay(client, a.tunnel) })
-	copying.Go(func() { ended <- copyOneWay(a.tunnel, pending{client, buffered.Reader}) })
+	broken := func(err error) { ended <- err }
+	copying.Go(func() { defer panics.Catch(panics.Tunnel, broken); ended <- copyOneWay(client, a.tunnel) })
+	copying.Go(func() {
+		defer panics.Catch(panics.Tunnel, broken)
+		ended <- copyOneWay(a.tunnel, pending{client, buffered.Reader})
+	})
 	for range 2 {
 		if err := <-ended; err != nil {
 			break // and so ends the other

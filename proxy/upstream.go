@@ -164,11 +164,18 @@ func (u *upstream) resolve() <-chan struct{} {
 	}
 	done := make(chan struct{})
 	u.pending = done
-	if !u.fleet.start(func(ctx context.Context) { u.lookUp(ctx, done) }) {
+	if !u.fleet.start(func(ctx context.Context) { u.lookUp(ctx, done) }, u.lookUpBroke) {
 		u.pending, u.failure = nil, errClosed
 		close(done)
 	}
 	return done
+}
+
+// lookUpBroke has the next request look the addresses up again, after a panic.
+func (u *upstream) lookUpBroke(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.pending, u.failure = nil, err
 }
 
 func (u *upstream) lookUp(ctx context.Context, done chan<- struct{}) {

@@ -106,6 +106,16 @@ func (m *Metrics) CollectLostLines(lost func() uint64) {
 	}, func() float64 { return float64(lost()) }))
 }
 
+// CollectPanics adds the number of panics that were caught in each part of the gateway, read
+// from count at each scrape.
+func (m *Metrics) CollectPanics(part string, count func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name:        "snowgate_panics_total",
+		Help:        "Panics that were caught, by the part of the gateway. Each has ended one exchange, or made a loop begin again.",
+		ConstLabels: prometheus.Labels{"part": part},
+	}, func() float64 { return float64(count()) }))
+}
+
 // Handler serves the series in the formats that Prometheus asks for.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})

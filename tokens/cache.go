@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/panics"
 )
 
 // entry is what is known of a token whose record was found, and whose secret was shown,
@@ -173,7 +174,7 @@ func (c *cache) half() int { return (c.size + 1) / 2 }
 // letGo has what is in the cache let go after a while. It needs mu.
 func (c *cache) letGo() {
 	if c.timer == nil && !c.closed {
-		c.timer = time.AfterFunc(c.ttl+c.further, c.turnAgain)
+		c.timer = time.AfterFunc(c.ttl+c.further, func() { defer panics.Catch(panics.Tokens, nil); c.turnAgain() })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/panics"
 )
 
 const (
@@ -205,7 +206,7 @@ func (s *Service) PushesLost(lost bool) {
 		return
 	}
 	w.enqueue(slices.Collect(maps.Values(w.byID))...)
-	w.patrol = time.AfterFunc(s.Bound(), w.walk)
+	w.patrol = time.AfterFunc(s.Bound(), func() { defer panics.Catch(panics.Tokens, nil); w.walk() })
 }
 
 // walk is one round of the patrol.
@@ -228,8 +229,14 @@ type ending struct {
 // carryOut cuts streams, without a lock.
 func carryOut(doomed []ending) {
 	for _, e := range doomed {
-		e.stream.cut(e.err)
+		e.carryOut()
 	}
+}
+
+// carryOut cuts one stream. If that panics, the others are cut as well.
+func (e ending) carryOut() {
+	defer panics.Catch(panics.Exchange, nil)
+	e.stream.cut(e.err)
 }
 
 // judge takes the streams of t out that tell finds an error for, and appends
@@ -257,7 +264,7 @@ func (w *watches) add(token *Token, st *stream) {
 			w.byClient[token.Client] = make(map[*watched]struct{})
 		}
 		w.byClient[token.Client][t] = struct{}{}
-		t.expiry = time.AfterFunc(w.wait(t), func() { w.expire(t) })
+		t.expiry = time.AfterFunc(w.wait(t), func() { defer panics.Catch(panics.Tokens, nil); w.expire(t) })
 	}
 	t.streams[st] = struct{}{}
 }
@@ -356,7 +363,7 @@ func (w *watches) enqueue(ts ...*watched) {
 	}
 	for w.readers < min(watchReaders, len(w.queue)) && !w.paused && !w.closed {
 		w.readers++
-		w.running.Go(w.read)
+		w.running.Go(func() { defer panics.Catch(panics.Tokens, w.readBroke); w.read() })
 	}
 }
 
@@ -364,9 +371,7 @@ func (w *watches) enqueue(ts ...*watched) {
 func (w *watches) read() {
 	failures := 0
 	for t := w.next(); t != nil; t = w.next() {
-		ctx, cancel := w.s.bounded(w.ctx)
-		_, err := w.s.cfg.Store.Load(ctx, t.token.ID)
-		cancel()
+		err := w.load(t.token.ID)
 		switch {
 		case err == nil:
 			failures = 0
@@ -378,6 +383,23 @@ func (w *watches) read() {
 			w.postpone(t, failures >= watchPatience)
 		}
 	}
+}
+
+// load asks the store for a token. A panic says as little about the token as a store that is away.
+func (w *watches) load(id idgen.ID) (err error) {
+	defer panics.Into(panics.Tokens, &err)
+	ctx, cancel := w.s.bounded(w.ctx)
+	defer cancel()
+	_, err = w.s.cfg.Store.Load(ctx, id)
+	return err
+}
+
+// readBroke has another reader go on after a panic.
+func (w *watches) readBroke(error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readers--
+	w.enqueue()
 }
 
 // next returns the token to be read, nil if the caller shall end.
@@ -418,7 +440,7 @@ func (w *watches) postpone(t *watched, pause bool) {
 		w.later = append(w.later, t)
 	}
 	if w.retry == nil {
-		w.retry = time.AfterFunc(watchRetry, w.resume)
+		w.retry = time.AfterFunc(watchRetry, func() { defer panics.Catch(panics.Tokens, nil); w.resume() })
 	}
 }
 

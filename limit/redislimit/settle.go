@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/panics"
 )
 
 //go:embed lua/charge.lua
@@ -28,7 +30,7 @@ func (l *Limiter) startSettling(p *part, a *account, client string) bool {
 		limiter: l, part: p, account: a, client: client,
 		uses: a.unsettled, worth: time.Duration(a.unsettled) * a.rate.Interval(), maxLead: maxLead(a.rate),
 	}
-	l.running.Go(s.run)
+	l.running.Go(func() { defer panics.Catch(panics.Limits, nil); s.run() })
 	return true
 }
 
@@ -64,7 +66,8 @@ func (s *settlement) run() {
 }
 
 // charge returns how far ahead the client's arrival time is with the uses.
-func (s *settlement) charge() (time.Duration, error) {
+func (s *settlement) charge() (_ time.Duration, err error) {
+	defer panics.Into(panics.Limits, &err)
 	ctx, cancel := context.WithTimeout(s.limiter.work, s.limiter.config.Timeout)
 	defer cancel()
 	key := s.limiter.config.Prefix + ":l:" + s.client

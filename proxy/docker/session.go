@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"snowgate/panics"
 )
 
 // session is one connection to Docker.
@@ -23,7 +25,8 @@ type session struct {
 }
 
 // session watches until the connection is lost, and returns why.
-func (w *Watcher) session(ctx context.Context) error {
+func (w *Watcher) session(ctx context.Context) (err error) {
+	defer panics.Into(panics.Discovery, &err)
 	e, err := w.cfg.connect()
 	if err != nil {
 		return err
@@ -39,7 +42,10 @@ func (w *Watcher) session(ctx context.Context) error {
 	defer s.running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.running.Go(func() { s.ended <- s.stream(ctx) })
+	s.running.Go(func() {
+		defer panics.Catch(panics.Discovery, func(err error) { s.ended <- err })
+		s.ended <- s.stream(ctx)
+	})
 	return s.watch(ctx)
 }
 
@@ -108,5 +114,8 @@ func (s *session) begin(ctx context.Context) {
 	s.listing, s.first = true, time.Time{}
 	s.watcher.begun++
 	number := s.watcher.begun
-	s.running.Go(func() { s.lists <- s.watcher.list(ctx, s.engine, number) })
+	s.running.Go(func() {
+		defer panics.Catch(panics.Discovery, func(err error) { s.lists <- listing{number: number, err: err} })
+		s.lists <- s.watcher.list(ctx, s.engine, number)
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"snowgate/panics"
 )
 
 // Call is one request and its answer. Everything but [Call.Abort] is for one goroutine
@@ -253,7 +255,7 @@ func (t *tunnel) CloseWrite() error {
 // with ctx, and the caller closes it.
 func (t *Transport) Do(ctx context.Context, r *Request) (*Call, error) {
 	call := t.Call()
-	stop := context.AfterFunc(ctx, call.Abort)
+	stop := context.AfterFunc(ctx, func() { defer panics.Catch(panics.Upstream, nil); call.Abort() })
 	if err := call.Send(ctx, r, false); err != nil {
 		stop()
 		if ctx.Err() != nil {

@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"snowgate/panics"
 )
 
 // Transport holds the connections to one server. Its fields must be set before the
@@ -90,7 +92,7 @@ func (t *Transport) keep(c *conn) {
 // arm has the sweep begin after d. The caller holds mu.
 func (t *Transport) arm(d time.Duration) {
 	if t.sweeper == nil {
-		t.sweeper = time.AfterFunc(d, t.sweep)
+		t.sweeper = time.AfterFunc(d, func() { defer panics.Catch(panics.Upstream, nil); t.sweep() })
 		return
 	}
 	t.sweeper.Reset(d)

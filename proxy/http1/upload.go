@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"snowgate/panics"
 )
 
 // uploadBuffer is how much of a body is sent at once.
@@ -47,14 +49,17 @@ func startUpload(conn *conn, r *Request, patience time.Duration) *upload {
 	if r.Expect {
 		u.wanted = make(chan struct{})
 	}
-	go u.run(patience)
+	go func() {
+		defer close(u.done)
+		defer panics.Catch(panics.Upload, u.broke)
+		u.run(patience)
+	}()
 	return u
 }
 
 // run sends the body. If the client's side of it fails the call cannot succeed, and is
 // broken off. If the server takes no more of it, it may still have answered.
 func (u *upload) run(patience time.Duration) {
-	defer close(u.done)
 	if u.err = u.await(patience); u.err == nil {
 		buffer, _ := uploadBuffers.Get().(*[roomBefore + uploadBuffer + roomAfter]byte)
 		u.err = u.send(buffer[:])
@@ -64,6 +69,12 @@ func (u *upload) run(patience time.Duration) {
 	if errors.As(u.err, &fault) {
 		u.conn.close()
 	}
+}
+
+// broke breaks the call off after a panic.
+func (u *upload) broke(err error) {
+	u.err = err
+	u.conn.close()
 }
 
 // sourceError is an error of who the body comes from.

@@ -12,6 +12,7 @@ import (
 
 	"snowgate/budget"
 	"snowgate/cohort"
+	"snowgate/panics"
 )
 
 // lanes is how many round trips may be under way at once. The second one is for when the
@@ -147,7 +148,7 @@ func (b *batcher) gather() {
 // leave gives a lane to those who wait.
 func (b *batcher) leave(lane int) {
 	if batch := b.take(lane); batch != nil {
-		go b.run(lane, batch)
+		go func() { defer panics.Catch(panics.Redis, func(error) { b.leave(lane) }); b.run(lane, batch) }()
 	}
 }
 
@@ -175,7 +176,15 @@ func (b *batcher) take(lane int) []*waiter {
 }
 
 // send sends what batch asks in one round trip: all values by one command, before the others.
+// If that panics, all who have no answer yet get the panic as their error.
 func (b *batcher) send(batch []*waiter) {
+	told := 0
+	defer panics.Catch(panics.Redis, func(err error) {
+		for _, w := range batch[told:] {
+			w.err = err
+			w.Done()
+		}
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
 	values, commands := mget(ctx, batch), b.client.Pipeline()
@@ -196,6 +205,7 @@ func (b *batcher) send(batch []*waiter) {
 			w.value, w.err = valueAt(values, i)
 			i++
 		}
+		told++
 		w.Done()
 	}
 }

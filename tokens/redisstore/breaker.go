@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/panics"
 )
 
 const (
@@ -146,7 +148,7 @@ func (p *probes) run(probe func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() == nil {
-		p.wg.Go(func() { probe(p.ctx) })
+		p.wg.Go(func() { panics.Keep(p.ctx, panics.Redis, probe) })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/panics"
 )
 
 const (
@@ -125,10 +126,10 @@ func (s *Store) Feed(cfg FeedConfig) *Feed {
 func (f *Feed) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, w := range f.workers {
-		wg.Go(func() { w.run(ctx) })
+		wg.Go(func() { panics.Keep(ctx, panics.Feed, w.run) })
 	}
-	wg.Go(func() { f.subscribe(ctx) })
-	f.checkOften(ctx)
+	wg.Go(func() { panics.Keep(ctx, panics.Feed, f.subscribe) })
+	panics.Keep(ctx, panics.Feed, f.checkOften)
 	wg.Wait()
 }
 

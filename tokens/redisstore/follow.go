@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"snowgate/panics"
 )
 
 // coalesce is the least time from the end of one refresh to the next of the same
@@ -65,7 +67,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-w.wake:
 		}
 		t := w.take()
-		if err := w.follower.Refresh(ctx, t.full); err != nil {
+		if err := w.refresh(ctx, t.full); err != nil {
 			t.err = fmt.Errorf("%s: %w", w.kind, err)
 		}
 		close(t.done)
@@ -73,6 +75,12 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// refresh has the follower refresh. A panic is an error like any other: the next turn tries again.
+func (w *worker) refresh(ctx context.Context, full bool) (err error) {
+	defer panics.Into(panics.Feed, &err)
+	return w.follower.Refresh(ctx, full)
 }
 
 func (w *worker) take() *turn {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/panics"
 )
 
 const (
@@ -89,6 +91,10 @@ func (s *subscription) run(ctx context.Context) error {
 	s.pubsub = s.feed.store.client.Subscribe(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		defer panics.Catch(panics.Feed, func(err error) {
+			end(err)
+			_ = s.pubsub.Close()
+		})
 		end(s.watch(ctx))
 		_ = s.pubsub.Close() // ends Receive; what is wrong with it is known
 	})
@@ -98,7 +104,8 @@ func (s *subscription) run(ctx context.Context) error {
 }
 
 // receive acts on messages until there is an error.
-func (s *subscription) receive(ctx context.Context) error {
+func (s *subscription) receive(ctx context.Context) (err error) {
+	defer panics.Into(panics.Feed, &err)
 	if err := s.pubsub.Subscribe(ctx, s.feed.store.pushChannel(), s.channel); err != nil {
 		return fmt.Errorf("redisstore: cannot subscribe: %w", err)
 	}
@@ -117,10 +124,11 @@ func (s *subscription) receive(ctx context.Context) error {
 // and whatever is between it and us might.
 func (s *subscription) next(ctx context.Context) (message any, err error) {
 	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("%w: %v", errGoneAstray, fault)
+		if p, panicked := errors.AsType[*panics.Panic](err); panicked {
+			err = fmt.Errorf("%w: %w", errGoneAstray, p)
 		}
 	}()
+	defer panics.Into(panics.Feed, &err)
 	return s.pubsub.Receive(ctx)
 }
 

@@ -23,6 +23,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+
+	"snowgate/panics"
 )
 
 // MaxKeys is how many keys the server holds before it refuses further ones, as
@@ -65,7 +67,7 @@ func start(limit int64) (*Server, error) {
 		stop:  cancel,
 	}
 	redis.Server().SetPreHook(s.refuseWhenFull)
-	s.wg.Go(func() { s.moveClock(ctx) })
+	s.wg.Go(func() { panics.Keep(ctx, panics.Redis, s.moveClock) })
 	return s, nil
 }
 
