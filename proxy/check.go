@@ -70,7 +70,7 @@ func (u *upstream) setCheck(c *HealthCheck) {
 	if c == nil {
 		if list := u.list.Load(); list != nil {
 			for _, r := range list.all {
-				r.health.checked(u.fleet.time(), nil)
+				r.health.unchecked(u.fleet.time())
 			}
 		}
 		return

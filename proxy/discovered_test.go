@@ -59,7 +59,7 @@ func TestReplicasWithOneAddressShareNothing(t *testing.T) {
 	ill.Store(true)
 	service := newUpstream(t, func(conn net.Conn, request string) bool {
 		if ill.Load() {
-			return says("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")(conn, request)
+			return false
 		}
 		return says(okAnswer)(conn, request)
 	})

@@ -20,3 +20,11 @@ const LookAgain = resolveEvery
 func UseStandard() {
 	transportOfPlain = func(address string, dial dialer) transport { return newStandard(address, http11, dial) }
 }
+
+// KeepTurns has replicas chosen in the order of the route, as clients cannot know it. The
+// function that it returns ends that.
+func KeepTurns() (end func()) {
+	before := startOf
+	startOf = func(uint64) uint64 { return 0 }
+	return func() { startOf = before }
+}

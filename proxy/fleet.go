@@ -23,7 +23,10 @@ type fleet struct {
 	now      func() time.Time // nil: time.Now
 	dial     dialer           // nil: dialService
 
+	ejecting sync.Mutex // held while a replica is judged; before all others
+
 	mu        sync.Mutex
+	begun     time.Time                // the first table was adopted
 	upstreams map[string]*upstream     // by scheme, host and port
 	inFlight  map[string]*atomic.Int64 // by the name of a route
 
@@ -70,6 +73,9 @@ func (f *fleet) start(work func(context.Context), broken func(error)) bool {
 func (f *fleet) adopt(t *Table, places []place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.begun.IsZero() {
+		f.begun = f.time() // requests read it, but come after the table
+	}
 	known := f.upstreams
 	counters := f.inFlight
 	f.upstreams = make(map[string]*upstream, len(known))

@@ -8,13 +8,15 @@ import (
 
 // Bounds of passive health.
 const (
-	// failuresAllowed is how many failures in a row take a replica out.
+	// failuresAllowed is how many failures in a row take a replica out. What counts as one is
+	// said by [blame.breaks].
 	failuresAllowed = 3
 	// firstPause is how long a replica is left alone when it is taken out; each
-	// probe that fails doubles it, up to longestPause.
+	// probe that fails doubles it, up to longestPause. A probe that takes longer than
+	// longestPause is no longer waited for.
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
-	// hurry is how often a replica is probed while no other is left.
+	// hurry is how often a replica is probed while the route is in panic.
 	hurry = time.Second
 )
 
@@ -22,24 +24,35 @@ const (
 // and from the checks, if there are any. The zero value is a replica of which
 // nothing bad is known. It is safe for concurrent use.
 type health struct {
-	troubled atomic.Bool // there were failures since the last success
+	troubled atomic.Bool // there were failures since the last success, or it is out
 	out      atomic.Bool // taken out for failures
 	unfit    atomic.Bool // the last check has failed
+	vouched  atomic.Bool // the last check has passed
+	recent   tally
 
-	mu       sync.Mutex
-	failures int           // in a row
-	pause    time.Duration // before the next probe
-	last     time.Time     // when it was taken out, or probed
-	probing  bool          // the one request that may try it is under way
-	changed  time.Time     // when out or unfit changed; zero: never
-	reason   string        // of that
+	mu        sync.Mutex
+	failures  int           // in a row
+	byRate    bool          // taken out for its share of failures
+	pause     time.Duration // before the next probe
+	last      time.Time     // when it was taken out, or probed
+	probing   bool          // the one request that may try it is under way
+	changed   time.Time     // when out or unfit changed; zero: never
+	reason    string        // why it was taken out
+	complaint string        // of the check that has failed
+	ejections [2]uint64     // how often it was taken out: for failures in a row, by rate
 }
 
 // fit reports whether any request may be sent.
 func (h *health) fit() bool { return !h.out.Load() && !h.unfit.Load() }
 
+// usable is fit, for a route that may be in panic: then it does not heed what was found out
+// from requests, only what the checks say.
+func (h *health) usable(panicking bool) bool {
+	return !h.unfit.Load() && (panicking || !h.out.Load())
+}
+
 // due returns when a replica that was taken out may be tried by one request. In a
-// hurry, when no other is left, that is sooner.
+// hurry, when too few others are left, that is sooner.
 func (h *health) due(hurried bool) time.Time {
 	pause := h.pause
 	if hurried {
@@ -49,89 +62,129 @@ func (h *health) due(hurried bool) time.Time {
 }
 
 // claim gives the caller the right to be the one request that tries a replica
-// that was taken out, if it is time for that.
+// that was taken out, if it is time for that. Nobody keeps the right for longer than
+// longestPause: a client that is slow could keep the replica out for as long as it likes.
 func (h *health) claim(now time.Time, hurried bool) bool {
 	if !h.out.Load() || h.unfit.Load() {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.probing || !h.out.Load() || now.Before(h.due(hurried)) {
+	held := h.probing && now.Before(h.last.Add(longestPause))
+	if held || !h.out.Load() || now.Before(h.due(hurried)) {
 		return false
 	}
 	h.probing, h.last = true, now
 	return true
 }
 
-// wait returns how long it takes until a request may be sent at the earliest.
-func (h *health) wait(now time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return max(h.due(true).Sub(now), 0)
-}
-
-// succeeded notes a good answer. One that was under way when the replica was
-// taken out says nothing about it now.
-func (h *health) succeeded(now time.Time, probe bool) {
+// answered notes a valid response. One that was under way when the replica was taken out says
+// nothing about it now.
+func (h *health) answered() {
 	if !h.troubled.Load() {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.out.Load() && !probe {
+	if h.out.Load() {
 		return
 	}
-	if h.out.Swap(false) {
-		h.changed, h.reason = now, ""
-	}
-	h.probing, h.failures, h.pause = false, 0, 0
+	h.failures = 0
 	h.troubled.Store(false)
 }
 
-// failed notes a failure. It reports whether that took the replica out. A replica
-// that is alone is never taken out for failures: there is no other to turn to, and
-// its own failure tells more than ours would.
-func (h *health) failed(now time.Time, probe, alone bool, reason string) bool {
+// broke notes a failure of those that count by themselves. It reports whether there have been
+// so many in a row that the replica is to be taken out.
+func (h *health) broke() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.troubled.Store(true)
-	if probe {
-		h.probing = false
+	h.failures++
+	return h.failures >= failuresAllowed && !h.out.Load()
+}
+
+// isBroken reports whether there were enough failures in a row to take the replica out.
+func (h *health) isBroken() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failures >= failuresAllowed
+}
+
+// eject takes the replica out, unless it is, or a check vouches for it, which outranks the
+// rate.
+func (h *health) eject(now time.Time, byRate bool, reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.out.Load() || byRate && h.vouched.Load() {
+		return
+	}
+	h.byRate, h.probing, h.pause, h.last, h.changed, h.reason = byRate, false, firstPause, now, now, reason
+	if byRate {
+		h.ejections[1]++
+	} else {
+		h.ejections[0]++
+	}
+	h.troubled.Store(true)
+	h.out.Store(true)
+}
+
+// tried notes how the request has ended that tried the replica. What took it out decides what
+// brings it back: who could not be reached needs to give any valid response, who failed too
+// often a good one. A client may know a request that takes long or is answered 503, so only
+// the second kind is left alone for longer because of that.
+func (h *health) tried(now time.Time, b blame) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.out.Load() {
+		return
+	}
+	h.probing = false
+	switch {
+	case b == good, b == badStatus && !h.byRate:
+		h.restore(now)
+	case b == nobody, b == tooSlow && !h.byRate:
+	default:
 		h.pause = min(2*h.pause, longestPause)
 		h.last = now
-		return false
 	}
-	h.failures++
-	if h.failures < failuresAllowed || alone || h.out.Load() {
-		return false
-	}
-	h.pause, h.last, h.changed, h.reason = firstPause, now, now, reason
-	h.out.Store(true)
-	return true
 }
 
-// abandoned gives the right to try back, without a verdict.
-func (h *health) abandoned(probe bool) {
-	if !probe {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.probing = false
-}
-
-// checked notes the result of a check, nil for a good one.
-func (h *health) checked(now time.Time, err error) {
-	bad := err != nil
-	if h.unfit.Load() == bad {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.unfit.Store(bad)
+// restore brings the replica back, with nothing bad known of it. The caller holds the lock.
+func (h *health) restore(now time.Time) {
 	h.changed, h.reason = now, ""
-	if bad {
-		h.reason = err.Error()
+	h.probing, h.failures, h.pause = false, 0, 0
+	h.recent.reset()
+	h.troubled.Store(false)
+	h.out.Store(false)
+}
+
+// checked notes the result of a check, nil for a good one. A good one outranks the rate, and
+// after a bad one it is a new beginning.
+func (h *health) checked(now time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.vouched.Store(err == nil)
+	changed := h.unfit.Swap(err != nil) != (err != nil)
+	if changed {
+		h.changed = now
+	}
+	switch {
+	case err != nil:
+		if changed {
+			h.complaint = err.Error()
+		}
+	case h.out.Load() && (changed || h.byRate):
+		h.restore(now)
+	}
+}
+
+// unchecked says that nobody checks the replica any more. It is given the benefit of the doubt.
+func (h *health) unchecked(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.vouched.Store(false)
+	if h.unfit.Swap(false) {
+		h.changed = now
 	}
 }
 
@@ -140,5 +193,11 @@ func (h *health) checked(now time.Time, err error) {
 func (h *health) state() (fit bool, changed time.Time, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.fit(), h.changed, h.reason
+	switch {
+	case h.unfit.Load():
+		reason = h.complaint
+	case h.out.Load():
+		reason = h.reason
+	}
+	return h.fit(), h.changed, reason
 }

@@ -1,23 +1,26 @@
 package proxy
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
 
+// ejected returns a replica that was taken out for failures in a row, or by rate.
+func ejected(now time.Time, byRate bool) *health {
+	h := new(health)
+	h.eject(now, byRate, "test")
+	return h
+}
+
 // TestLateAnswersSayNothing: what was under way when a replica was taken out
 // neither brings it back nor makes its pause longer.
 func TestLateAnswersSayNothing(t *testing.T) {
-	var h health
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
-	for i := range failuresAllowed {
-		if out := h.failed(now, false, false, "test"); out != (i == failuresAllowed-1) {
-			t.Fatalf("failure %d: taken out %v", i+1, out)
-		}
-	}
-	h.succeeded(now, false)
+	h := ejected(now, false)
+	h.answered()
 	for range 5 {
-		h.failed(now.Add(900*time.Millisecond), false, false, "test")
+		h.broke()
 	}
 	if h.fit() {
 		t.Error("a late answer has brought it back")
@@ -29,14 +32,17 @@ func TestLateAnswersSayNothing(t *testing.T) {
 	if !h.claim(now, false) {
 		t.Fatal("late failures have made the pause longer")
 	}
-	if h.claim(now.Add(time.Hour), false) {
+	if h.claim(now.Add(longestPause-1), false) {
 		t.Error("two requests try it at once")
 	}
-	h.abandoned(true)
-	if !h.claim(now.Add(firstPause), false) {
+	if !h.claim(now.Add(longestPause), false) {
+		t.Error("a probe that does not end keeps it out")
+	}
+	h.tried(now, nobody)
+	if !h.claim(now.Add(2*longestPause), false) {
 		t.Error("a probe without a verdict is the last one")
 	}
-	if h.succeeded(now, true); !h.fit() {
+	if h.tried(now, good); !h.fit() {
 		t.Error("a good probe does not bring it back")
 	}
 }
@@ -46,11 +52,67 @@ func TestScatteredFailures(t *testing.T) {
 	var h health
 	for range 10 {
 		for range failuresAllowed - 1 {
-			h.failed(time.Time{}, false, false, "test")
+			if h.broke() {
+				t.Fatal("it is to be taken out")
+			}
 		}
-		h.succeeded(time.Time{}, false)
+		h.answered()
 	}
-	if !h.fit() {
-		t.Error("it was taken out")
+}
+
+// TestWhatBringsBack: who could not be reached needs any response, who failed too often a good one.
+func TestWhatBringsBack(t *testing.T) {
+	for _, test := range []struct {
+		byRate bool
+		blame  blame
+		back   bool
+	}{
+		{false, good, true}, {false, badStatus, true}, {false, tooSlow, false}, {false, invalid, false},
+		{true, good, true}, {true, badStatus, false}, {true, tooSlow, false}, {true, unreachable, false},
+	} {
+		h := ejected(time.Time{}, test.byRate)
+		if h.tried(time.Time{}, test.blame); h.fit() != test.back {
+			t.Errorf("by rate %t, probe %d: back %t, want %t", test.byRate, test.blame, h.fit(), test.back)
+		}
+	}
+}
+
+// TestCheckOutranksTheRate: in both directions.
+func TestCheckOutranksTheRate(t *testing.T) {
+	var now time.Time
+	h := ejected(now, true)
+	if h.checked(now, nil); !h.fit() {
+		t.Error("the check passes, and the rate keeps it out")
+	}
+	if h.eject(now, true, "test"); !h.fit() {
+		t.Error("the check passes, and the rate takes it out")
+	}
+	h.checked(now, errors.New("ill"))
+	if h.answered(); h.usable(true) {
+		t.Error("the check fails, and requests bring it back")
+	}
+	h.checked(now, nil)
+	h.eject(now, false, "test")
+	if h.checked(now, nil); h.fit() {
+		t.Error("a check has brought back who breaks connections")
+	}
+}
+
+// TestOutlier: a share like that of the others is no outlier, nor is one of few requests.
+func TestOutlier(t *testing.T) {
+	for _, test := range []struct {
+		own, others outcomes
+		want        bool
+	}{
+		{outcomes{0, 49}, outcomes{50, 0}, false},
+		{outcomes{0, 50}, outcomes{49, 0}, false},
+		{outcomes{0, 50}, outcomes{50, 0}, true},
+		{outcomes{0, 500}, outcomes{0, 500}, false},
+		{outcomes{0, 500}, outcomes{200, 300}, false},
+		{outcomes{250, 250}, outcomes{500, 0}, true},
+	} {
+		if got := isOutlier(test.own, test.others); got != test.want {
+			t.Errorf("%+v beside %+v: %t, want %t", test.own, test.others, got, test.want)
+		}
 	}
 }

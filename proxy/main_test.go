@@ -17,6 +17,7 @@ const bothTransports = "Answer|Nonsense|Broken|Slow|Timeout|Gone|Retry|Retried|K
 // HTTP/2: the rules are the same, whatever the way to the service.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	proxy.KeepTurns() // so that tests can say who is asked first
 	code := m.Run()
 	if only := flag.Lookup("test.run"); code == 0 && only.Value.String() == "" && flag.Lookup("test.bench").Value.String() == "" {
 		proxy.UseStandard()

@@ -3,7 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,9 +52,10 @@ type candidate struct {
 // lease is the right to send one request to a replica.
 type lease struct {
 	candidate
-	probe  bool // the request is the one that tries a replica that was taken out
-	alone  bool // the route has no other replica
-	others bool // there are others that it could be sent to
+	at     time.Time // when it was given
+	probe  bool      // the request is the one that tries a replica that was taken out
+	alone  bool      // the route has no other replica
+	others bool      // there are others that it could be sent to
 }
 
 // noReplicaPause is when to ask again for a service of which no replica is there:
@@ -67,7 +68,7 @@ const maxTries = 4
 // errTried says that every replica was tried that could be.
 var errTried = errors.New("proxy: every replica was tried")
 
-// noReplicaError says that all replicas were taken out, or that there is none.
+// noReplicaError says that the checks of all replicas fail, or that there is none.
 type noReplicaError struct {
 	retryAfter time.Duration
 	absent     bool
@@ -77,7 +78,7 @@ func (e *noReplicaError) Error() string {
 	if e.absent {
 		return "proxy: the service has no replica"
 	}
-	return fmt.Sprintf("proxy: no replica is fit; one is tried again in %s", e.retryAfter.Round(time.Millisecond))
+	return "proxy: the health checks of all replicas fail"
 }
 
 func (s *service) now() time.Time { return s.fleet.time() }
@@ -110,6 +111,7 @@ func (p *pool) lease(wait func() context.Context, now time.Time, tried []*replic
 	}
 	one, err := p.choose(all, now, tried)
 	if err == nil {
+		one.at = now
 		one.replica.inFlight.Add(1)
 	}
 	return one, err
@@ -153,43 +155,65 @@ func (s *service) await(ctx context.Context, list []candidate) ([]candidate, err
 	return nil, failure
 }
 
-// choose chooses one of all.
+// choose chooses one of all. If fewer than half of them are fit, or all that are were tried in
+// vain, the route is in panic: it chooses among all that the checks do not call unhealthy. So no
+// request is refused for what others have found out.
 func (p *pool) choose(all []candidate, now time.Time, tried []*replica) (lease, error) {
 	if len(all) == 1 && len(tried) == 0 && !all[0].replica.health.unfit.Load() {
 		return lease{candidate: all[0], alone: true}, nil // also if another route took it out
 	}
-	fit, left := 0, 0 // left: fit and not tried
-	for _, c := range all {
-		if c.replica.health.fit() {
-			fit++
-			if !slices.Contains(tried, c.replica) {
-				left++
-			}
-		}
+	fit, left := count(all, tried, false)
+	panicking := 2*fit < len(all) || left == 0
+	others := left > 0
+	if panicking {
+		_, left = count(all, tried, true)
+		others = left > 1
 	}
 	for _, c := range all {
-		if !slices.Contains(tried, c.replica) && c.replica.health.claim(now, fit == 0) {
-			return lease{candidate: c, probe: true, others: left > 0}, nil
+		if !slices.Contains(tried, c.replica) && c.replica.health.claim(now, panicking) {
+			return lease{candidate: c, probe: true, others: others}, nil
 		}
 	}
 	switch {
 	case left > 0:
-		return lease{candidate: p.next(all, left, tried), others: left > 1}, nil
+		return lease{candidate: p.next(all, left, tried, panicking), others: left > 1}, nil
 	case len(tried) > 0:
 		return lease{}, errTried
 	default:
-		return lease{}, &noReplicaError{retryAfter: soonest(all, now)}
+		return lease{}, &noReplicaError{retryAfter: soonest(all)}
 	}
 }
 
+// count returns how many of all are usable, and how many of these were not tried.
+func count(all []candidate, tried []*replica, panicking bool) (usable, left int) {
+	for _, c := range all {
+		if !c.replica.health.usable(panicking) {
+			continue
+		}
+		usable++
+		if !slices.Contains(tried, c.replica) {
+			left++
+		}
+	}
+	return usable, left
+}
+
+// turnSeed makes the order of turns one that clients cannot know.
+var turnSeed = maphash.MakeSeed()
+
+// startOf returns at which place a round of turns begins. In turn for ever, a client could send
+// every request that fails to the same replica, which would look ill then. Tests replace it.
+var startOf = func(round uint64) uint64 { return maphash.Comparable(turnSeed, round) }
+
 // next returns the one of all whose turn it is. left is how many there are that
-// are fit and were not tried; if that has changed meanwhile, any will do.
-func (p *pool) next(all []candidate, left int, tried []*replica) candidate {
-	skip := int((p.turn.Add(1) - 1) % uint64(left))
+// are usable and were not tried; if that has changed meanwhile, any will do.
+func (p *pool) next(all []candidate, left int, tried []*replica, panicking bool) candidate {
+	turn, places := p.turn.Add(1)-1, uint64(left)
+	skip := int((turn%places + startOf(turn/places)%places) % places)
 	best, found := all[0], false
 	for i := range 2 * len(all) { // twice, to begin anywhere
 		c := all[i%len(all)]
-		if !c.replica.health.fit() || slices.Contains(tried, c.replica) {
+		if !c.replica.health.usable(panicking) || slices.Contains(tried, c.replica) {
 			continue
 		}
 		if skip > 0 {
@@ -206,13 +230,11 @@ func (p *pool) next(all []candidate, left int, tried []*replica) candidate {
 	return best
 }
 
-// soonest returns when the first of all may be tried again.
-func soonest(all []candidate, now time.Time) time.Duration {
+// soonest returns when the next check of one of all may pass.
+func soonest(all []candidate) time.Duration {
 	wait := longestPause
 	for _, c := range all {
-		if c.replica.health.out.Load() && !c.replica.health.unfit.Load() {
-			wait = min(wait, c.replica.health.wait(now))
-		} else if c.replica.upstream != nil {
+		if c.replica.upstream != nil {
 			wait = min(wait, c.replica.upstream.checkInterval())
 		}
 	}

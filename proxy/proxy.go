@@ -40,6 +40,6 @@
 //
 // Every address of an upstream's name is a replica with connections of its own
 // (upstream.go), so that requests are balanced over the addresses and none follows
-// one that is gone. A replica that fails is left alone for a while (health.go),
-// unless it is the only one.
+// one that is gone. A replica that fails is left alone for a while (health.go,
+// outlier.go), as long as half of its route, and one, are left.
 package proxy

@@ -3,8 +3,9 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
+
+	"snowgate/proxy/http1"
 )
 
 // attempt is one try to get an answer from one replica.
@@ -95,43 +96,38 @@ func (f *flight) mayResend(err error) bool {
 // report tells the replica of the attempt how it did. status is that of its answer.
 func (f *flight) report(status int, err error) {
 	a := &f.attempt
-	switch reason := f.blameOf(status, err); reason {
-	case good:
-		if a.replica.health.troubled.Load() { // else it is nothing new, and spares the clock
-			a.replica.health.succeeded(f.pool.now(), a.probe)
+	b := f.blameOf(status, err)
+	if b == good && !a.probe && !a.replica.health.troubled.Load() { // nothing new, which spares the clock
+		if !a.alone {
+			a.replica.health.recent.passed(f.pool.fleet.period(a.at))
 		}
-	case nobody:
-		a.replica.health.abandoned(a.probe)
-	default:
-		a.replica.failures.Add(1)
-		a.replica.health.failed(f.pool.now(), a.probe, a.alone, reason)
+		return
 	}
+	f.pool.judge(a.lease, b)
 }
 
-// What an attempt says about its replica, beside the reasons of failures.
-const (
-	good   = ""
-	nobody = "-" // its client's doing, or nobody's
-)
-
-// blameOf returns what the attempt says about its replica.
-func (f *flight) blameOf(status int, err error) string {
+// blameOf returns what the attempt says about its replica. What its client can do comes
+// first, but for a connection that was not made, in which clients have no part.
+func (f *flight) blameOf(status int, err error) blame {
 	given := f.givenUp()
+	late := errors.Is(given, errTooSlow)
 	switch {
 	case err == nil && given == nil:
 		switch status {
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return fmt.Sprintf("it answered %d %s", status, http.StatusText(status))
+			return badStatus
 		}
 		return good
-	case errors.Is(given, errTooSlow), given == nil && isTimeout(err):
-		return "it did not answer in time"
-	case given != nil, f.body.failure() != nil, f.attempt.reused:
+	case given != nil && !late, f.body.failure() != nil, errors.Is(err, http1.ErrRequest):
 		return nobody
 	case isDial(err):
-		return "it cannot be reached"
+		return unreachable
+	case late, isTimeout(err):
+		return tooSlow
+	case f.attempt.reused:
+		return nobody
 	default:
-		return "it gave no valid answer"
+		return invalid
 	}
 }
 
