@@ -41,6 +41,9 @@ func (g *gateway) readLabels(name string, labels map[string]string) (docker.Read
 	if read.Route.Public && !g.cfg.DockerAllowPublic {
 		return docker.Reading{}, fmt.Errorf("%spublic: a label may make a route public only if the gateway has %sDOCKER_ALLOW_PUBLIC=true", config.LabelPrefix, config.Prefix)
 	}
+	if read.Route.PassToken && !g.cfg.DockerAllowPassToken {
+		return docker.Reading{}, fmt.Errorf("%spass_token: a label may have a service get the callers' tokens only if the gateway has %sDOCKER_ALLOW_PASS_TOKEN=true", config.LabelPrefix, config.Prefix)
+	}
 	return docker.Reading{
 		Enabled: read.Enabled, Route: routeOf(read.Route), Scheme: read.Scheme, Port: read.Port, Network: read.Network,
 	}, nil

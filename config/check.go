@@ -87,6 +87,12 @@ var checks = []check{
 		}
 		return ""
 	}},
+	{"DOCKER_ALLOW_PASS_TOKEN", []string{"DOCKER_HOST"}, func(c *Config, _ time.Time) string {
+		if c.DockerAllowPassToken && c.DockerHost == "" {
+			return "has no use without " + Prefix + "DOCKER_HOST"
+		}
+		return ""
+	}},
 	{"ADMIN_CLIENT_SECRET", nil, checkAdminSecret},
 	{"TLS_CERT", []string{"TLS_KEY"}, checkCertificate},
 	{"TLS_KEY", []string{"TLS_CERT"}, func(c *Config, _ time.Time) string {

@@ -108,6 +108,8 @@ type Config struct {
 	// DockerHost is empty if no routes are discovered.
 	DockerHost        string `env:"DOCKER_HOST" doc:"Docker API from whose containers routes are discovered by their labels: unix:///var/run/docker.sock, or tcp://host:port of a proxy such as snowgate docker-proxy; empty: none are"`
 	DockerAllowPublic bool   `env:"DOCKER_ALLOW_PUBLIC" envDefault:"false" doc:"whether the label snowgate.public may make a route public"`
+	// DockerAllowPassToken is the same for the callers' tokens.
+	DockerAllowPassToken bool `env:"DOCKER_ALLOW_PASS_TOKEN" envDefault:"false" doc:"whether the label snowgate.pass_token may have a service get the callers' tokens"`
 
 	TokenKey Key `env:"TOKEN_KEY" doc:"key of the token tag, 32 bytes as base64, when it shall not be kept in Redis"`
 

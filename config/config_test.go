@@ -185,6 +185,7 @@ func TestRefusedVariables(t *testing.T) {
 		{"DOCKER_HOST=tcp://a:b@x:2375", `SNOWGATE_DOCKER_HOST: [redacted] is neither unix:///path/to/docker.sock nor tcp://host:port`},
 		{"DOCKER_HOST=ssh://x", `SNOWGATE_DOCKER_HOST: "ssh://x" is neither unix:///path/to/docker.sock nor tcp://host:port`},
 		{"DOCKER_ALLOW_PUBLIC=true", `SNOWGATE_DOCKER_ALLOW_PUBLIC: "true" has no use without SNOWGATE_DOCKER_HOST`},
+		{"DOCKER_ALLOW_PASS_TOKEN=true", `SNOWGATE_DOCKER_ALLOW_PASS_TOKEN: "true" has no use without SNOWGATE_DOCKER_HOST`},
 		{"LOG_LEVEL=DEBUG", `SNOWGATE_LOG_LEVEL: "DEBUG" is none of trace, debug, info, warn, error`},
 		{"LOG_FORMAT=text", `SNOWGATE_LOG_FORMAT: "text" is none of json, console`},
 		{"CONFIG=/none", `SNOWGATE_CONFIG: "/none" cannot be read: no such file or directory`},

@@ -167,6 +167,7 @@ func TestLabelsThatAreRefused(t *testing.T) {
 		"own":      "belongs to the gateway itself, which answers /oauth2",
 		"ready":    "belongs to the gateway itself, which answers /readyz",
 		"open":     "snowgate.public: a label may make a route public only if the gateway has SNOWGATE_DOCKER_ALLOW_PUBLIC=true",
+		"token":    "only if the gateway has SNOWGATE_DOCKER_ALLOW_PASS_TOKEN=true",
 		"port":     "is not a number from 1 to 65535",
 		"upstream": "a label cannot name another",
 		"large":    "the value has 1048576 bytes; 8192 are allowed",
@@ -187,6 +188,9 @@ func TestLabelsThatAreRefused(t *testing.T) {
 		s.container("metadata", "path", "/metadata"),
 		s.container("thief", "path", "/good"), // another owner's
 		s.container("robber", "path", "/file"),
+		s.container("deeper", "path", "/file/admin"),
+		s.container("hosted", "path", "/", "host", "127.0.0.1"),
+		s.container("token", "path", "/token", "pass_token", "true"),
 	}
 	list[8].Address, list[8].Bits = "127.0.0.1", 8
 	list[9].Address, list[9].Bits = "169.254.169.254", 16
@@ -218,8 +222,10 @@ func TestLabelsThatAreRefused(t *testing.T) {
 		refused = append(refused, line["reason"].(string))
 	}
 	for _, want := range []string{
-		`route "thief" of shop/thief: route "good" of shop/good has the same host "" and path "/good"`,
-		`route "robber" of shop/robber: route "file" of the file has the same host "" and path "/file"`,
+		`route "thief" of shop/thief: it would take requests for host "" and path "/good" from route "good" of shop/good`,
+		`route "robber" of shop/robber: it would take requests for host "" and path "/file" from route "file" of the file`,
+		`route "deeper" of shop/deeper: it would take requests for host "" and path "/file/admin" from route "file" of the file`,
+		`route "hosted" of shop/hosted: it would take requests for host "127.0.0.1" and path "/" from route "file" of the file`,
 	} {
 		if !strings.Contains(fmt.Sprint(refused), want) {
 			t.Errorf("the log says %q, want %s", refused, want)
@@ -232,8 +238,8 @@ func TestLabelsThatAreRefused(t *testing.T) {
 func (s *dockerSite) checkRoutesOfAdmin(containers int) {
 	s.t.Helper()
 	m := s.Metrics()
-	if m.Sum("snowgate_discovery_containers") != float64(containers) || m.Sum("snowgate_discovery_refused_routes") != 2 || m.Sum("snowgate_discovery_up") != 1 {
-		s.t.Errorf("the metrics count %v containers and %v refused routes, want %d and 2",
+	if m.Sum("snowgate_discovery_containers") != float64(containers) || m.Sum("snowgate_discovery_refused_routes") != 4 || m.Sum("snowgate_discovery_up") != 1 {
+		s.t.Errorf("the metrics count %v containers and %v refused routes, want %d and 4",
 			m.Sum("snowgate_discovery_containers"), m.Sum("snowgate_discovery_refused_routes"), containers)
 	}
 }

@@ -1,10 +1,12 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -132,7 +134,7 @@ func TestExtend(t *testing.T) {
 	u := mustParse(t, "http://10.0.0.1:80")
 	file, err := proxy.NewTable([]proxy.Route{
 		{Name: "orders", Source: "file", Path: "/orders", Upstreams: []*url.URL{u}},
-		{Name: "any", Source: "file", Path: "/", Upstreams: []*url.URL{u}, Public: true},
+		{Name: "any", Source: "file", Path: "/any", Upstreams: []*url.URL{u}, Public: true},
 	}, []string{"/oauth2", "/readyz"})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +150,7 @@ func TestExtend(t *testing.T) {
 	extended, refused := file.Extend([]proxy.Route{
 		from("shop/a", "a", "", "/a"),
 		from("shop/b", "b", "", "/a"),            // a was first
-		from("shop/c", "c", "h.example", "/a"),   // on a host of its own
+		from("shop/c", "c", "h.example", "/c"),   // on a host of its own
 		from("shop/orders", "o", "", "/orders"),  // the file's
 		from("evil/orders", "orders", "", "/o2"), // the file's name
 		from("shop/d", "a", "", "/d"),            // a's name
@@ -157,8 +159,8 @@ func TestExtend(t *testing.T) {
 		from("shop/g", "g", "", "/g"),
 	})
 	want := map[int]string{
-		1: `route "b" of shop/b: route "a" of shop/a has the same host "" and path "/a"`,
-		3: `route "o" of shop/orders: route "orders" of the file has the same host "" and path "/orders"`,
+		1: `route "b" of shop/b: it would take requests for host "" and path "/a" from route "a" of shop/a, which has host "" and path "/a"; add the route to the file, or use a host or path that is free`,
+		3: `route "o" of shop/orders: it would take requests for host "" and path "/orders" from route "orders" of the file, which`,
 		4: `route "orders" of evil/orders: route "orders" of the file has the same name`,
 		5: `route "a" of shop/d: route "a" of shop/a has the same name`,
 		6: `route "e" of shop/e: its path "/oauth2/x" belongs to the gateway's own "/oauth2"`,
@@ -184,10 +186,110 @@ func TestExtend(t *testing.T) {
 	if got := names(file); !slices.Equal(got, []string{"orders", "any"}) {
 		t.Errorf("the table that was extended has %q", got)
 	}
-	for path, want := range map[string]string{"/orders/1": "orders", "/a/1": "a", "/d": "any", "/oauth2/x": "any"} {
+	for path, want := range map[string]string{"/orders/1": "orders", "/a/1": "a", "/any/d": "any"} {
 		if got := extended.Lookup("h", path); got.Name != want {
 			t.Errorf("Lookup(%s) = %s, want %s", path, got.Name, want)
 		}
+	}
+}
+
+// relations are the ways in which the host and path of a label's route can lie to those of a route
+// before it. docs/discovery.md has them as a table, which TestRelationsAreDocumented compares.
+var relations = []struct {
+	hosts, paths         string // as the document calls them
+	host, path           string // of the route that was first
+	labelHost, labelPath string
+	refused              bool
+}{
+	{"both without", "equal", "", "/a/b", "", "/a/b", true},
+	{"both without", "deeper", "", "/a/b", "", "/a/b/c", true},
+	{"both without", "shallower", "", "/a/b", "", "/a", false},
+	{"both without", "apart", "", "/a/b", "", "/a/bc", false},
+	{"the same", "equal", "h.example", "/a/b", "h.example", "/a/b", true},
+	{"the same", "deeper", "h.example", "/a/b", "H.example", "/a/b/c", true},
+	{"the same", "shallower", "h.example", "/a/b", "h.example", "/", false},
+	{"the same", "apart", "h.example", "/a/b", "h.example", "/a/c", false},
+	{"only the label's route has one", "equal", "", "/a/b", "h.example", "/a/b", true},
+	{"only the label's route has one", "deeper", "", "/a/b", "h.example", "/a/b/c", true},
+	{"only the label's route has one", "shallower", "", "/a/b", "h.example", "/", true},
+	{"only the label's route has one", "apart", "", "/a/b", "h.example", "/a/c", false},
+	{"only the first route has one", "equal", "h.example", "/a/b", "", "/a/b", false},
+	{"only the first route has one", "deeper", "h.example", "/a/b", "", "/a/b/c", false},
+	{"only the first route has one", "shallower", "h.example", "/a/b", "", "/", false},
+	{"only the first route has one", "apart", "h.example", "/a/b", "", "/a/c", false},
+	{"different", "equal", "h.example", "/a/b", "i.example", "/a/b", false},
+	{"different", "deeper", "h.example", "/a/b", "i.example", "/a/b/c", false},
+	{"different", "shallower", "h.example", "/a/b", "i.example", "/", false},
+	{"different", "apart", "h.example", "/a/b", "i.example", "/a/c", false},
+}
+
+// TestLabelsTakeNothing tries every relation, to a route of the file and to one of another
+// container: what was answered without the label's route is answered by the same route with it.
+func TestLabelsTakeNothing(t *testing.T) {
+	u := mustParse(t, "http://10.0.0.1:80")
+	for _, tt := range relations {
+		for _, source := range []string{"file", "docker"} {
+			first := proxy.Route{Name: "first", Source: "file", Host: tt.host, Path: tt.path, Upstreams: []*url.URL{u}}
+			table, err := proxy.NewTable([]proxy.Route{first}, nil)
+			if source == "docker" {
+				first = discovered("shop/first", "1", u)
+				first.Name, first.Host, first.Path = "first", tt.host, tt.path
+				table, err = proxy.NewTable([]proxy.Route{first}, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			label := discovered("evil/label", "2", u)
+			label.Name, label.Host, label.Path = "label", tt.labelHost, tt.labelPath
+			extended, refused := table.Extend([]proxy.Route{label})
+			if (refused[0] != nil) != tt.refused {
+				t.Errorf("%s, host %s, path %s: refused %v, want %v", source, tt.hosts, tt.paths, refused[0], tt.refused)
+			}
+			for _, host := range []string{"h.example", "i.example", "other"} {
+				for _, path := range []string{"/", "/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/bc", "/a/c"} {
+					before, after := table.Lookup(host, path), extended.Lookup(host, path)
+					if before != nil && (after == nil || after.Name != "first") {
+						t.Errorf("%s, host %s, path %s: %s%s is answered by %v, want the first route", source, tt.hosts, tt.paths, host, path, after)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A path with parameters is read in two ways, so a label must not make one of them another route.
+func TestLabelsMakeNothingAmbiguous(t *testing.T) {
+	u := mustParse(t, "http://10.0.0.1:80")
+	table, err := proxy.NewTable([]proxy.Route{{Name: "first", Source: "file", Path: "/a;v=1", Upstreams: []*url.URL{u}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/a", "/a/b"} {
+		label := discovered("evil/label", "2", u)
+		label.Path = path
+		if _, refused := table.Extend([]proxy.Route{label}); refused[0] == nil {
+			t.Errorf("a label at %s beside /a;v=1 is not refused", path)
+		}
+	}
+}
+
+// TestRelationsAreDocumented compares the table of docs/discovery.md with what was tried.
+func TestRelationsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/discovery.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	want.WriteString("| hosts | path of the label's route | result |\n|---|---|---|\n")
+	for _, tt := range relations {
+		result := "added"
+		if tt.refused {
+			result = "refused"
+		}
+		fmt.Fprintf(&want, "| %s | %s | %s |\n", tt.hosts, tt.paths, result)
+	}
+	if !strings.Contains(string(text), want.String()) {
+		t.Errorf("docs/discovery.md has not this table:\n%s", want.String())
 	}
 }
 

@@ -54,8 +54,8 @@ func NewTable(routes []Route, reserved []string) (*Table, error) {
 }
 
 // Extend returns a table with the routes of t and those of more that are in order,
-// have no name and no place that a route before them has, and lie at none of the
-// gateway's own paths. refused says, by index in more, what is wrong with the
+// have no name that a route before them has, take no request that a route before them
+// answers, and lie at none of the gateway's own paths. refused says, by index in more, what is wrong with the
 // others; a conflict names the owners of both. t stays as it is, and is returned if there are
 // no more.
 func (t *Table) Extend(more []Route) (extended *Table, refused map[int]error) {
@@ -92,7 +92,34 @@ func (t *Table) append(route, namesake *Route) error {
 	if err := checkShadow(route, t.reserved); err != nil {
 		return err
 	}
+	if loser := t.loser(route); loser != nil {
+		return fmt.Errorf("%s: it would take requests for host %q and path %q from %s, which has host %q and path %q; "+
+			"add the route to the file, or use a host or path that is free",
+			route.whose(), route.Host, route.Path, loser.whose(), loser.Host, loser.Path)
+	}
 	return t.add(route)
+}
+
+// loser returns a route of t that would answer fewer requests, or others, if route were added;
+// nil if there is none. A route with a host goes before all that have none, whatever their paths.
+func (t *Table) loser(route *Route) *Route {
+	if i, found := longest(t.hosts[route.Host], route.Path); found {
+		return t.routes[i]
+	}
+	for _, other := range t.routes {
+		precedes := route.Host != "" && other.Host == ""
+		if precedes && (covers(other.Path, route.Path) || covers(route.Path, other.Path)) {
+			return other
+		}
+		// Requests for a path with parameters are refused if a service could read another
+		// route's path in them (see ambiguous), so such a route must not be added.
+		read := withoutParameters(other.Path)
+		meets := route.Host == other.Host || route.Host == "" || other.Host == ""
+		if read != other.Path && meets && (covers(read, route.Path) || covers(route.Path, read)) {
+			return other
+		}
+	}
+	return nil
 }
 
 // checkHealth refuses routes that want the same upstream checked in different

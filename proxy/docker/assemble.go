@@ -42,6 +42,7 @@ type candidate struct {
 	address netip.AddrPort
 	state   State
 	reason  string
+	ending  bool // it was told to end
 }
 
 // reject notes why c cannot be a replica.
@@ -60,8 +61,18 @@ type picture struct {
 type assembler struct {
 	read   func(name string, labels map[string]string) (Reading, error)
 	known  map[string]outcome // by the id of the container, whose labels never change
-	claims map[owner]int64    // since when an owner has had containers, Unix time
+	claims map[claim]int64    // since when an owner has had containers that say so, Unix time
 }
+
+// claim is what the containers of an owner want. It does not cover what they want later: an old
+// owner must not take what a younger one has by new labels.
+type claim struct {
+	owner            owner
+	host, path, name string
+}
+
+// claimOf returns the claim of a container of o with labels that say r.
+func claimOf(o owner, r Reading) claim { return claim{o, r.Route.Host, r.Route.Path, r.Route.Name} }
 
 // outcome is what reading the labels of a container gave.
 type outcome struct {
@@ -74,32 +85,38 @@ type outcome struct {
 // requests all the same, or nothing.
 func (a *assembler) assemble(p picture, out func(id string) string) ([]proxy.Route, []candidate) {
 	groups := a.group(p.containers)
+	leaders := make(map[owner]*candidate)
+	since := make(map[owner]int64)
+	for o, members := range groups {
+		for i := range members {
+			members[i].judge(p, out)
+		}
+		if leader := lead(members); leader != nil {
+			leaders[o], since[o] = leader, a.claims[claimOf(o, leader.reading)]
+		}
+	}
 	owners := slices.SortedFunc(maps.Keys(groups), func(x, y owner) int {
-		return cmp.Or(cmp.Compare(a.claims[x], a.claims[y]), cmp.Compare(x.String(), y.String()))
+		return cmp.Or(cmp.Compare(since[x], since[y]), cmp.Compare(oldest(groups[x]), oldest(groups[y])))
 	})
 	routes := []proxy.Route{}
 	var all []candidate
 	names := make(map[string]bool)
 	for _, o := range owners {
-		members := groups[o]
-		for i := range members {
-			members[i].judge(p, out)
-		}
-		if leader := lead(members); leader != nil {
-			route := leader.route(o, members, names)
+		if leader := leaders[o]; leader != nil {
+			route := leader.route(o, groups[o], names)
 			names[route.Name] = true
 			routes = append(routes, route)
 		}
-		all = append(all, members...)
+		all = append(all, groups[o]...)
 	}
 	return routes, all
 }
 
 // group reads the labels of all containers, and sorts those that are enabled by
-// owner, the newest first. It keeps the claims of owners that have any.
+// owner, the newest first. It keeps the claims that owners still have.
 func (a *assembler) group(containers []container) map[owner][]candidate {
 	groups := make(map[owner][]candidate)
-	known, claims := make(map[string]outcome), make(map[owner]int64)
+	known, claims, faulty := make(map[string]outcome), make(map[claim]int64), make(map[owner]bool)
 	for i := range containers {
 		c := &containers[i]
 		if c.oneOff() {
@@ -117,13 +134,20 @@ func (a *assembler) group(containers []container) map[owner][]candidate {
 		one := candidate{container: c, reading: read.Reading}
 		if read.err != nil {
 			one.reject(read.err)
+			faulty[o] = true
 		}
 		groups[o] = append(groups[o], one)
-		since, claimed := a.claims[o]
+		wanted := claimOf(o, read.Reading)
+		since, claimed := a.claims[wanted]
 		if !claimed {
-			since = min(cmp.Or(claims[o], c.created), c.created)
+			since = min(cmp.Or(claims[wanted], c.created), c.created)
 		}
-		claims[o] = since
+		claims[wanted] = since
+	}
+	for wanted, since := range a.claims { // labels with faults give nothing up
+		if faulty[wanted.owner] {
+			claims[wanted] = since
+		}
 	}
 	for _, members := range groups {
 		slices.SortFunc(members, func(a, b candidate) int { return newer(a.container, b.container) })
@@ -132,13 +156,18 @@ func (a *assembler) group(containers []container) map[owner][]candidate {
 	return groups
 }
 
+// oldest returns the id of the oldest of members, which are sorted from the newest to the oldest.
+func oldest(members []candidate) string { return members[len(members)-1].id }
+
 // judge finds out whether c can be a replica now, as far as it alone is concerned.
 func (c *candidate) judge(p picture, out func(id string) string) {
 	if c.state == Rejected {
 		return
 	}
 	network, address, err := c.place(c.reading.Network, p)
-	idle := cmp.Or(c.idle(), out(c.id))
+	marked := out(c.id)
+	c.ending = marked == toldToEnd
+	idle := cmp.Or(c.idle(), marked)
 	switch {
 	case err != nil && (idle == "" || !c.mayBePlaced(c.reading.Network, p)):
 		// Also if it is idle: a service that the gateway cannot reach is somebody else's,
@@ -160,18 +189,22 @@ func (c *candidate) judge(p picture, out func(id string) string) {
 	c.network, c.address, c.state = network, netip.AddrPortFrom(address, port), Serving
 }
 
-// lead returns the one of members whose labels count: the newest that serves, so
-// that new labels are in force when there is somebody to fulfil them; if none does,
-// the newest that was not rejected, or nil.
+// lead returns the one of members whose labels count: the oldest that runs, even if it does not
+// serve for the moment, so that a newcomer with forged labels cannot change a route or drive out
+// its replicas. If none runs, it is the oldest that was not rejected, or nil.
 func lead(members []candidate) *candidate {
-	for _, wanted := range []State{Serving, Waiting} {
-		for i := range members {
-			if members[i].state == wanted {
-				return &members[i]
-			}
+	var first *candidate
+	for i := range slices.Backward(members) {
+		c := &members[i]
+		switch {
+		case c.state == Rejected:
+		case c.runs() && !c.ending:
+			return c
+		case first == nil:
+			first = c
 		}
 	}
-	return nil
+	return first
 }
 
 // route returns the route of the owner o, which c leads. Members with other labels
@@ -189,7 +222,7 @@ func (c *candidate) route(o owner, members []candidate, names map[string]bool) p
 	for i := range members {
 		m := &members[i]
 		if m.state != Rejected && !maps.Equal(own, m.ownLabels()) {
-			m.reject(fmt.Errorf("its labels are not those of %s, which is a container of the same service and counts", c.name))
+			m.reject(fmt.Errorf("its labels are not those of %s, which is a container of the same service and counts until it ends", c.name))
 		}
 		if m.state != Serving {
 			continue

@@ -139,24 +139,65 @@ func TestClaims(t *testing.T) {
 		of("2", "two", 30), of("7", "one", 70, nameLabel, "a"))
 }
 
-// New labels are in force as soon as a container with them serves, and only for those
-// that have them.
+// An old owner does not take what a younger one has by giving a new container other labels.
+func TestClaimsAreOfPlaces(t *testing.T) {
+	of := func(id, project string, created int64, labels ...string) container {
+		c := is(id, int(created), labels...)
+		c.created, c.labels[composeProject] = created, project
+		return c
+	}
+	links := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}
+	for _, labels := range [][]string{{"path", "/a"}, {"path", "/old", nameLabel, "a"}} {
+		a := &assembler{read: read}
+		victim := of("1", "victim", 20)
+		assembled(a, picture{containers: []container{of("2", "evil", 10, "path", "/old", nameLabel, "old"), victim}, links: links})
+		for range 2 { // the second time as after a restart
+			routes, _ := a.assemble(picture{containers: []container{of("3", "evil", 30, labels...), victim}, links: links}, func(string) string { return "" })
+			if routes[0].Owner != "victim/a" {
+				t.Errorf("%q: the first route is that of %s, want victim/a", labels, routes[0].Owner)
+			}
+			a = &assembler{read: read}
+		}
+	}
+}
+
+// The labels of the oldest container that runs count, so that a newcomer that claims to be of the
+// service neither leads it nor drives its replicas out.
 func TestReplicasWithOtherLabels(t *testing.T) {
 	old, fresh := is("1", 11, "snowgate.path", "/a"), is("2", 12, "snowgate.path", "/b", "path", "/b")
 	fresh.created++
-	fresh.health = "starting"
 	p := picture{containers: []container{old, fresh}, links: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}
 	a := &assembler{read: read}
-	const other = "rejected: its labels are not those of shop-%s, which is a container of the same service and counts"
+	const other = "rejected: its labels are not those of shop-%s, which is a container of the same service and counts until it ends"
+	for _, change := range []func(*container){
+		func(*container) {},
+		func(c *container) { c.health = "unhealthy" },
+		func(c *container) { c.health = "starting" },
+		func(c *container) { c.state = "paused" },
+		func(c *container) { c.state = "restarting" },
+	} {
+		p.containers[0] = with(old, change)
+		routes, reasons := assembled(a, p)
+		if !strings.HasPrefix(routes, "a of shop/a /a:") || reasons["2"] != fmt.Sprintf(other, "1") {
+			t.Errorf("beside an older one that is %s %s: %q %q", p.containers[0].state, p.containers[0].health, routes, reasons)
+		}
+	}
+	p.containers[0] = with(old, func(c *container) { c.state = "exited" })
 	routes, reasons := assembled(a, p)
-	if routes != "a of shop/a /a: http://10.0.0.11:8080" || reasons["2"] != fmt.Sprintf(other, "1") {
-		t.Errorf("before the new one is healthy: %q %q", routes, reasons)
-	}
-	p.containers[1].health = "healthy"
-	routes, reasons = assembled(a, p)
 	if routes != "a of shop/a /b: http://10.0.0.12:8080" || reasons["1"] != fmt.Sprintf(other, "2") {
-		t.Errorf("once it is: %q %q", routes, reasons)
+		t.Errorf("once the old one has ended: %q %q", routes, reasons)
 	}
+	p.containers[0] = old
+	ended, _ := a.assemble(p, func(id string) string { return map[string]string{"1": toldToEnd}[id] })
+	if len(ended) != 1 || ended[0].Path != "/b" || len(ended[0].Replicas) != 1 {
+		t.Errorf("once the old one was told to end: %+v", ended)
+	}
+	p.containers[0], p.containers[1].state = old, "created"
+	p.containers[0].state = "exited"
+	if routes, _ = assembled(a, p); routes != "a of shop/a /a:" {
+		t.Errorf("none runs: %q", routes)
+	}
+	p.containers[1].state = "running"
 	// Where a container is may differ.
 	p.containers = []container{is("1", 11, "snowgate.port", "80"), is("2", 12, "snowgate.network", "net", "snowgate.scheme", "h2c")}
 	if routes, reasons = assembled(&assembler{read: read}, p); len(reasons) > 0 {

@@ -55,6 +55,11 @@ func (c *container) owner() owner {
 // it was started by "docker compose run".
 func (c *container) oneOff() bool { return strings.EqualFold(c.labels[composeOneOff], "true") }
 
+// runs tells that c has a process, whether or not it can be sent requests now.
+func (c *container) runs() bool {
+	return c.state == "running" || c.state == "paused" || c.state == "restarting"
+}
+
 // idle returns why c cannot be sent requests, or nothing.
 func (c *container) idle() string {
 	switch {

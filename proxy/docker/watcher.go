@@ -147,12 +147,15 @@ func (w *Watcher) resume() {
 	}
 }
 
+// toldToEnd says why a container that is ending is out.
+const toldToEnd = "it was told to end"
+
 // outBy says why the container with that id is out, or nothing.
 func (w *Watcher) outBy(id string) string {
 	m, marked := w.out[id]
 	switch {
 	case marked && time.Now().Before(m.until):
-		return "it was told to end"
+		return toldToEnd
 	case marked && w.drawn <= m.list:
 		return "an event took it out a moment ago"
 	}
