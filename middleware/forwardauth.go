@@ -25,7 +25,8 @@ const (
 // passes on in Authorization.
 //
 // Only trusted proxies may describe a request; anybody else, a description that
-// is not complete, and a target with more than one reading are 400.
+// is not complete, and a target with more than one reading are 400. So is a field
+// that the proxy would pass on to the service as another spelling of one of ours.
 func ForwardAuth() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,6 +34,10 @@ func ForwardAuth() func(http.Handler) http.Handler {
 			if !x.PeerTrusted {
 				problem.Write(w, r, problem.New(http.StatusBadRequest,
 					"Only a proxy whose address is in SNOWGATE_TRUSTED_PROXIES may ask for a verdict.", nil))
+				return
+			}
+			if err := refuseSpellings(r.Header); err != nil {
+				problem.Write(w, r, err)
 				return
 			}
 			described, path, err := describedRequest(r)
@@ -52,6 +57,10 @@ func describedRequest(r *http.Request) (*http.Request, canonical.Path, error) {
 	if method == "" || uri == "" || host == "" {
 		return nil, canonical.Path{}, problem.New(http.StatusBadRequest,
 			"The request needs X-Forwarded-Method, X-Forwarded-Uri and X-Forwarded-Host, each once.", nil)
+	}
+	if strings.ContainsFunc(uri, func(c rune) bool { return c == '#' || c <= ' ' || c == 0x7f }) {
+		return nil, canonical.Path{}, problem.New(http.StatusBadRequest,
+			"X-Forwarded-Uri has a fragment, a space or a control character. Send path and query only.", nil)
 	}
 	raw, query, _ := strings.Cut(uri, "?")
 	path, err := canonical.ParsePath(raw)

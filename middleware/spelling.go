@@ -1,0 +1,55 @@
+package middleware
+
+import (
+	"net/http"
+	"strings"
+
+	"snowgate/fields"
+	"snowgate/problem"
+)
+
+// shownName is how much of a field name that a client chose is repeated to it.
+const shownName = 64
+
+// refuseSpellings returns an error that names a field of header which a service may take for one
+// that only the gateway or a proxy says: X_Snowgate_Client, or X-Snowgate-Admin, which no proxy
+// overwrites. A proxy that asks for a verdict passes such a field on to the service.
+func refuseSpellings(header http.Header) error {
+	found := ""
+	for name := range header {
+		if misspelt(name) && (found == "" || name < found) {
+			found = name
+		}
+	}
+	if found == "" {
+		return nil
+	}
+	return problem.New(http.StatusBadRequest,
+		"The field "+found[:min(len(found), shownName)]+" may be taken for one that only the gateway or a proxy says. Send the request without it.", nil)
+}
+
+// misspelt reports whether name is another spelling of a field that [fields] knows, or one of the
+// gateway's own that a proxy does not overwrite.
+func misspelt(name string) bool {
+	switch fields.KindOf(name) {
+	case fields.Ordinary:
+		return false
+	case fields.Identity:
+		return !overwritten(name)
+	default:
+		return strings.ContainsFunc(name, func(c rune) bool {
+			return c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
+		})
+	}
+}
+
+// overwritten reports whether name is an identity field in the spelling that net/http takes for
+// canonical: a proxy that copies the verdict or describes the request sets it.
+func overwritten(name string) bool {
+	switch name {
+	case "X-Snowgate-Client", "X-Snowgate-Scope", "X-Snowgate-Token-Id", "X-Snowgate-Token-Expires",
+		"X-Request-Id", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Traceparent":
+		return true
+	}
+	return false
+}
