@@ -1,12 +1,14 @@
 package integration_test
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,15 +195,18 @@ func frontProxy(t *testing.T, example string, start func(config, dir string) *ex
 	_ = listener.Close()
 	_, port, _ := net.SplitHostPort(address)
 
-	text, err := os.ReadFile(filepath.Join("..", "deploy", "forward-auth", example))
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, example)
-	replaced := strings.NewReplacer(append(names, "listen 8000;", "listen "+address+";", ":8000 {", ":"+port+" {")...).Replace(string(text))
-	if err := os.WriteFile(config, []byte(replaced), 0o600); err != nil {
-		t.Fatal(err)
+	replacer := strings.NewReplacer(append(names, "listen 8000;", "listen "+address+";", ":8000 {", ":"+port+" {", "bind :8000", "bind "+address)...)
+	// The example and what it loads from beside it.
+	for _, name := range []string{example, "haproxy.lua"} {
+		text, err := os.ReadFile(filepath.Join("..", "deploy", "forward-auth", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), []byte(replacer.Replace(string(text))), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := start(config, dir)
 	var output strings.Builder
@@ -251,16 +256,24 @@ func launchCaddy(t *testing.T) func(config, dir string) *exec.Cmd {
 	}
 }
 
+func launchHAProxy(t *testing.T) func(config, dir string) *exec.Cmd {
+	haproxy := program(t, "haproxy")
+	return func(config, _ string) *exec.Cmd { return exec.Command(haproxy, "-db", "-f", config) }
+}
+
 // TestForwardAuthBehindProxies runs the examples of deploy/forward-auth with the
 // proxies that they are for.
 func TestForwardAuthBehindProxies(t *testing.T) {
 	t.Parallel()
-	for example, start := range map[string]func(*testing.T) func(string, string) *exec.Cmd{"nginx.conf": launchNginx, "Caddyfile": launchCaddy} {
+	for example, start := range map[string]func(*testing.T) func(string, string) *exec.Cmd{
+		"nginx.conf": launchNginx, "Caddyfile": launchCaddy, "haproxy.cfg": launchHAProxy,
+	} {
 		t.Run(example, func(t *testing.T) {
 			launch := start(t)
 			g, token := judge(t)
 			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("X-Target", r.RequestURI)
+				w.Header().Set("X-Seen", strings.Join(slices.Sorted(maps.Keys(r.Header)), " "))
 				for _, name := range append([]string{"Authorization"}, identityHeaders...) {
 					w.Header()["Seen-"+name] = r.Header[name]
 				}
@@ -269,6 +282,7 @@ func TestForwardAuthBehindProxies(t *testing.T) {
 			front := frontProxy(t, example, launch,
 				"snowgate:8080", g.Addr, "orders:8080", strings.TrimPrefix(service.URL, "http://"))
 			testFrontProxy(t, g, front, token)
+			testFrontForgeries(t, front, token)
 		})
 	}
 }
@@ -326,5 +340,44 @@ func testFrontProxy(t *testing.T, g *gatewaytest.Gateway, front, token string) {
 	}
 	if got := ask("/orders/admin", token); got.StatusCode != http.StatusForbidden {
 		t.Errorf("a scope that is missing = %d, want 403", got.StatusCode)
+	}
+}
+
+// testFrontForgeries checks that no other spelling of an identity field, and no field that changes
+// method or path behind the verdict, comes past the proxy at front.
+func testFrontForgeries(t *testing.T, front, token string) {
+	t.Helper()
+	names := append(forgedNames(22), "X-HTTP-Method-Override", "X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Prefix")
+	for _, name := range names {
+		for path, token := range map[string]string{"/orders/1": token, "/free": "", "/free/deep": token} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header[name] = []string{"forged"}
+			if token != "" {
+				request.Header.Set("Authorization", "Bearer "+token)
+			}
+			got, err := gatewaytest.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := strings.Fields(got.Header.Get("X-Seen"))
+			if got.StatusCode != http.StatusBadRequest && got.StatusCode != http.StatusOK ||
+				slices.ContainsFunc(seen, func(have string) bool {
+					return strings.EqualFold(have, name) && !slices.Contains(identityHeaders, http.CanonicalHeaderKey(name))
+				}) {
+				t.Errorf("%s on %s = %d, the service saw %q", name, path, got.StatusCode, seen)
+			}
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front+"/orders/1", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.URL.Opaque = "/orders/1?a=b#x"
+	request.Header.Set("Authorization", "Bearer "+token)
+	if got, err := gatewaytest.Do(request); err != nil || got.StatusCode != http.StatusBadRequest {
+		t.Errorf("a fragment behind the query = %d %v, want 400", got.StatusCode, err)
 	}
 }
