@@ -56,7 +56,7 @@ func TestParseGoodFile(t *testing.T) {
 			Upstreams:   []url.URL{{Scheme: "http", Host: "orders:8080"}, {Scheme: "https", Host: "orders2"}},
 			StripPrefix: true, Methods: []string{"GET", "POST"}, Scopes: "orders.read", Audience: "https://orders.example",
 			WebSocket: true, PassToken: true, Timeout: 90 * time.Second, MaxBody: 3 << 19, AllowEncodedSlash: true,
-			Balance: LeastInFlight, Health: HealthCheck{Path: "/livez", Interval: 2 * time.Second, Timeout: time.Second}, MaxInFlight: 100,
+			Transport: TransportStandard, Balance: LeastInFlight, Health: HealthCheck{Path: "/livez", Interval: 2 * time.Second, Timeout: time.Second}, MaxInFlight: 100,
 			Rate: limit.Rate{Count: 500, Per: time.Second}, ClientRate: limit.Rate{Count: 10, Per: time.Second},
 			AddPrefix: "/v2", HostHeader: "orders.internal",
 			EditRequest:  Edits{Set: map[string]string{"X-Env": "prod", "Authorization": "Basic c2VjcmV0"}, Remove: []string{"Cookie"}},

@@ -195,7 +195,12 @@ func isEventStream(header []http1.Field) bool {
 
 // interim sends an interim answer on (RFC 9110 §15.2). It takes what the answer proper
 // is to have out of the way meanwhile.
+//
+// An HTTP/1.0 client must not get one.
 func (f *flight) interim(status int, header []http1.Field) error {
+	if !f.request.ProtoAtLeast(1, 1) {
+		return nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.answered {

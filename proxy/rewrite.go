@@ -36,7 +36,7 @@ func (f *flight) compose() {
 	}
 	if f.body != nil {
 		f.outgoing.Length = f.request.ContentLength
-		f.outgoing.Expect = names(f.request.Header["Expect"], "100-continue")
+		f.outgoing.Expect = f.request.ProtoAtLeast(1, 1) && names(f.request.Header["Expect"], "100-continue")
 		f.readAhead()
 		if !f.ahead {
 			f.outgoing.Body = f.body
@@ -95,6 +95,8 @@ func (f *flight) mayPass(name string) bool {
 	switch name {
 	case "Authorization":
 		return f.route.PassToken
+	case "Expect":
+		return f.request.ProtoAtLeast(1, 1) // RFC 9110 §10.1.1
 	case headerTracestate:
 		return continuesTrace(f.request.Header)
 	}
@@ -107,7 +109,8 @@ func (f *flight) mayPass(name string) bool {
 // does so reads from the client, and so would the tunnel.
 func (f *flight) upgrading() bool {
 	upgrade := f.request.Header["Upgrade"]
-	return f.route.WebSocket && f.body == nil && f.request.Method == http.MethodGet && f.request.ProtoMajor == 1 &&
+	return f.route.WebSocket && f.body == nil && f.request.Method == http.MethodGet &&
+		f.request.ProtoMajor == 1 && f.request.ProtoMinor > 0 &&
 		len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket") &&
 		names(f.request.Header["Connection"], "upgrade")
 }
