@@ -33,6 +33,13 @@ func readForm(r *http.Request) (form, error) {
 	if err := checkFormType(r.Header.Values("Content-Type")); err != nil {
 		return nil, err
 	}
+	if len(r.Header["Content-Encoding"]) > 0 {
+		return nil, &problem.OAuthError{
+			Status: http.StatusUnsupportedMediaType, Code: "invalid_request",
+			Description: "The body must not have a Content-Encoding.",
+			Header:      http.Header{"Accept-Encoding": {"identity"}}, // RFC 9110 §15.5.16
+		}
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, bodyError(err)
