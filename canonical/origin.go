@@ -2,6 +2,7 @@ package canonical
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 )
 
@@ -30,7 +31,12 @@ func ValidOrigin(pattern string) error {
 	case pattern != strings.ToLower(pattern):
 		return errors.New("has capitals, and browsers send origins in lower case")
 	}
-	return validOriginHost(scheme, strings.TrimPrefix(authority, "*."))
+	domain, wild := strings.CutPrefix(authority, "*.")
+	host, _ := Host(domain)
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); wild && err == nil {
+		return errors.New("has an asterisk before an address, below which there are no names")
+	}
+	return validOriginHost(scheme, domain)
 }
 
 // validOriginHost checks host and port of an origin.
@@ -42,6 +48,8 @@ func validOriginHost(scheme, authority string) error {
 	rest, same := strings.CutPrefix(authority, host)
 	port, colon := strings.CutPrefix(rest, ":")
 	switch {
+	case strings.HasPrefix(host, ".") || strings.Contains(host, ".."):
+		return errors.New("has an empty label in its host, and no browser sends that")
 	case err != nil || !same || colon == (port == "") || strings.HasPrefix(port, "0"):
 		return errors.New("does not name a host, with a port if it is not the default one, as browsers do")
 	case scheme == "http" && port == "80", scheme == "https" && port == "443":

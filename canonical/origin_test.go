@@ -61,6 +61,16 @@ func TestValidOrigin(t *testing.T) {
 		{"*://app.example", false, "any scheme"},
 		{"https://app.example:*", false, "any port"},
 		{"https://a.example https://b.example", false, "two in one"},
+		{"*.", false, "no scheme, nothing left"},
+		{"https://.", false, "an empty label"},
+		{"https://..", false, "empty labels"},
+		{"https://*..", false, "empty labels"},
+		{"https://*..example", false, "an empty label"},
+		{"https://*.:8443", false, "nothing is left but a port"},
+		{"https://.example", false, "an empty label"},
+		{"https://app..example", false, "an empty label"},
+		{"https://*.192.0.2.1", false, "an address has no names below it"},
+		{"https://*.[::1]", false, "an address has no names below it"},
 	}
 	for _, test := range tests {
 		if err := canonical.ValidOrigin(test.pattern); (err == nil) != test.want {
