@@ -37,6 +37,10 @@ race-build: ## Compile the tests with the race detector, on all processors.
 integration: ## Run the tests; those that miss Redis or Docker fail.
 	SNOWGATE_TEST_REQUIRE=1 go test -count=1 ./...
 
+.PHONY: standard
+standard: ## Run the integration tests with net/http's transport instead of ours (SNOWGATE_TRANSPORT=standard).
+	SNOWGATE_TEST_TRANSPORT=standard go test -count=1 ./integration ./integration/conformance
+
 INTEROP := integration/testdata/interop/node
 
 .PHONY: interop-modules

@@ -41,7 +41,7 @@ var allowed = []struct {
 	{"problem", []string{"clients", "exchange", "limit", "tokens"}, "errors of the domain become answers here and nowhere else"},
 	{"handlers", []string{"clients", "exchange", "idgen", "limit", "problem", "scope", "tokens"}, "endpoints; never middleware or proxy"},
 	{"handlers/admin", []string{"clients", "exchange", "handlers", "idgen", "problem", "tokens"}, "the admin API; asks for what it needs by interfaces of its own"},
-	{"middleware", []string{"canonical", "exchange", "problem", "tokens", "panics"}, "never handlers or proxy"},
+	{"middleware", []string{"canonical", "exchange", "fields", "problem", "tokens", "panics"}, "never handlers or proxy"},
 	{"proxy", []string{"canonical", "cohort", "exchange", "fields", "limit", "problem", "proxy/http1", "scope", "tokens", "panics"}, "never handlers or middleware"},
 	{"proxy/http1", []string{"nonblock", "panics"}, "a client of HTTP/1.1: knows bytes, and nothing of who asks whom"},
 	{"proxy/docker", []string{"proxy", "panics"}, "finds routes; what labels mean is told to it"},

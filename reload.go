@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"os"
@@ -18,7 +19,7 @@ import (
 func (g *gateway) apply(file config.File) error {
 	routes := make([]proxy.Route, len(file.Routes))
 	for i, r := range file.Routes {
-		routes[i] = routeOf(r)
+		routes[i] = routeOf(r, g.cfg.Transport)
 	}
 	table, err := proxy.NewTable(routes, ownPaths)
 	if err != nil {
@@ -36,8 +37,8 @@ func (g *gateway) apply(file config.File) error {
 	return nil
 }
 
-// routeOf translates a route of the file for the proxy.
-func routeOf(r config.Route) proxy.Route {
+// routeOf translates a route of the file for the proxy. transport is that of routes that name none.
+func routeOf(r config.Route, transport string) proxy.Route {
 	upstreams := make([]*url.URL, len(r.Upstreams))
 	for i := range r.Upstreams {
 		upstreams[i] = &r.Upstreams[i]
@@ -56,6 +57,7 @@ func routeOf(r config.Route) proxy.Route {
 		Methods:           r.Methods,
 		Requirement:       tokens.Requirement{Scope: r.Scopes, Audience: r.Audience},
 		Public:            r.Public,
+		Standard:          cmp.Or(r.Transport, transport) == config.TransportStandard,
 		WebSocket:         r.WebSocket,
 		PassToken:         r.PassToken,
 		Timeout:           r.Timeout,

@@ -44,6 +44,20 @@ type checkedAt struct {
 	node *yaml.Node
 }
 
+// Transports that send the requests of a route over HTTP/1.1 without TLS.
+const (
+	TransportDirect   = "direct"   // that of package proxy/http1
+	TransportStandard = "standard" // that of net/http, which sends everything else anyway
+)
+
+func (r *routeReader) transport(n *yaml.Node) string {
+	text, ok := r.text(n, "transport")
+	if ok && text != TransportDirect && text != TransportStandard {
+		r.fault(n, "transport %s is neither %s nor %s", quote(text), TransportDirect, TransportStandard)
+	}
+	return text
+}
+
 func (r *routeReader) balance(n *yaml.Node) string {
 	text, ok := r.text(n, "balance")
 	if !ok {

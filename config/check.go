@@ -119,6 +119,7 @@ var checks = []check{
 	{"LOG_LEVEL", nil, func(c *Config, _ time.Time) string {
 		return oneOf(c.LogLevel, "trace", "debug", "info", "warn", "error")
 	}},
+	{"TRANSPORT", nil, func(c *Config, _ time.Time) string { return oneOf(c.Transport, TransportDirect, TransportStandard) }},
 	{"LOG_FORMAT", nil, func(c *Config, _ time.Time) string { return oneOf(c.LogFormat, "json", "console") }},
 }
 

@@ -102,6 +102,9 @@ type Config struct {
 	HSTS HSTS `env:"HSTS" doc:"value of Strict-Transport-Security, such as max-age=31536000; includeSubDomains, which is sent with every answer over TLS, of the gateway or of a trusted proxy in front; empty: not sent"`
 	H2C  bool `env:"H2C" envDefault:"false" doc:"HTTP/2 without TLS on the public listener, for clients that know it beforehand"`
 
+	// Transport is [TransportDirect] or [TransportStandard].
+	Transport string `env:"TRANSPORT" envDefault:"direct" doc:"what sends requests to services that speak HTTP/1.1 without TLS, unless a route says otherwise: direct is the gateway's own, standard that of Go's net/http, slower, for settling a doubt"`
+
 	Drain           time.Duration `env:"DRAIN" envDefault:"5s" doc:"how long a stopping gateway still accepts requests, so that load balancers notice"`
 	ShutdownTimeout time.Duration `env:"SHUTDOWN_TIMEOUT" envDefault:"25s" doc:"when a stopping gateway cuts what still runs, counted from the signal"`
 

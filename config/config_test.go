@@ -53,7 +53,7 @@ func TestLoadDefaults(t *testing.T) {
 		CacheTTL: 5 * time.Second, CacheSize: 100_000, WaitTimeout: 100 * time.Millisecond,
 		FailedAuthRate: Rate{limit.DefaultFailuresPerClient}, FailedAuthAddressRate: Rate{limit.DefaultFailuresPerAddress},
 		UnknownTokenRate: Rate{limit.DefaultUnknownTokens},
-		Drain:            5 * time.Second, ShutdownTimeout: 25 * time.Second, LogLevel: "info", LogFormat: "json",
+		Transport:        TransportDirect, Drain: 5 * time.Second, ShutdownTimeout: 25 * time.Second, LogLevel: "info", LogFormat: "json",
 	}
 	if diff := cmp.Diff(want, got, compareSecrets); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -99,7 +99,7 @@ func TestLoadEverything(t *testing.T) {
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.1/32"),
 			netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("10.1.1.1/32"),
 		},
-		HSTS:            "max-age=31536000; includeSubDomains; preload",
+		HSTS: "max-age=31536000; includeSubDomains; preload", Transport: TransportDirect,
 		ShutdownTimeout: time.Second, TokenKey: Key{Secret{"0123456789abcdefghijklmnopqrstuv"}},
 		LogLevel: "debug", LogFormat: "console",
 	}

@@ -154,6 +154,9 @@ func routeNode(r Route) *yaml.Node {
 	put(n, "timeout", plain(r.Timeout.String()))
 	put(n, "max_body", plain(showSize(r.MaxBody)))
 	put(n, "allow_encoded_slash", plain(fmt.Sprint(r.AllowEncodedSlash)))
+	if r.Transport != "" {
+		put(n, "transport", text(r.Transport))
+	}
 	put(n, "balance", text(r.Balance))
 	if !r.Health.IsZero() {
 		check := &yaml.Node{Kind: yaml.MappingNode}

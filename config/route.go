@@ -49,6 +49,8 @@ type Route struct {
 	Audience string
 	// Public tells that no token is needed. Scopes and Audience are then empty.
 	Public bool
+	// Transport is [TransportDirect], [TransportStandard] or, for the default, empty.
+	Transport string
 	// WebSocket tells that upgrades to WebSocket are let through.
 	WebSocket bool
 	// PassToken tells that the service gets the client's Authorization.
@@ -102,7 +104,7 @@ func (d *decoder) routes(n *yaml.Node) []Route {
 
 func (r *routeReader) route(n *yaml.Node) Route {
 	o := r.object(n, "a route", "name", "host", "path", "upstreams", "strip_prefix", "methods", "scopes", "audience",
-		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash",
+		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash", "transport",
 		"balance", "health", "max_in_flight", "add_prefix", "set_request_headers", "remove_request_headers",
 		"set_response_headers", "remove_response_headers", "preserve_host", "host_header", "rate", "client_rate", "cors")
 	route := Route{
@@ -120,6 +122,7 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		Timeout:           r.duration(o.keys["timeout"], "timeout", DefaultTimeout),
 		MaxBody:           r.size(o.keys["max_body"], "max_body", DefaultMaxBody),
 		AllowEncodedSlash: r.boolean(o.keys["allow_encoded_slash"], "allow_encoded_slash"),
+		Transport:         r.transport(o.keys["transport"]),
 		Balance:           r.balance(o.keys["balance"]),
 		Health:            r.health(o.keys["health"]),
 		MaxInFlight:       r.count(o.keys["max_in_flight"], "max_in_flight", maxRequestsInFlight),
@@ -154,6 +157,12 @@ func (r *routeReader) together(o object, route Route) {
 	if route.WebSocket && slices.ContainsFunc(route.Upstreams, func(u url.URL) bool { return u.Scheme == "h2c" }) {
 		r.fault(o.keys["websocket"], "a WebSocket needs HTTP/1.1, and an upstream of the route is h2c")
 	}
+	if route.Transport == TransportDirect {
+		i := slices.IndexFunc(route.Upstreams, func(u url.URL) bool { return u.Scheme != "http" })
+		if i >= 0 {
+			r.fault(o.keys["transport"], "%s is spoken by the %s transport only; leave the key out, or name it", quote(route.Upstreams[i].String()), TransportStandard)
+		}
+	}
 	r.checkedAlike(o.keys["health"], route.Upstreams, route.Health)
 	if route.Path == "" {
 		return
@@ -171,7 +180,7 @@ func (r *routeReader) together(o object, route Route) {
 var forForwarding = [...]string{
 	"balance", "health", "max_in_flight", "rate", "client_rate", "timeout", "max_body", "strip_prefix", "add_prefix",
 	"set_request_headers", "remove_request_headers", "set_response_headers", "remove_response_headers",
-	"preserve_host", "host_header", "websocket", "pass_token",
+	"preserve_host", "host_header", "websocket", "pass_token", "transport",
 }
 
 // forwardsNothing says what a route without upstreams is for, and what of it has no effect.

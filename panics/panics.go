@@ -59,7 +59,7 @@ func (p Part) String() string { return names[p] }
 func Parts() []Part {
 	all := make([]Part, parts)
 	for i := range all {
-		all[i] = Part(i) //nolint:gosec // G115: there are few
+		all[i] = Part(i)
 	}
 	return all
 }

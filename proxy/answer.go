@@ -19,7 +19,7 @@ import (
 // accept decides whether the answer of a service is one, before anything of it is sent.
 func (f *flight) accept(a *answer) error {
 	switch {
-	case a.major != 1 && !(a.major == 2 && f.attempt.target.protocol != http11):
+	case a.major != 1 && !(a.major == 2 && f.attempt.target.protocol.mayBeHTTP2()):
 		return fmt.Errorf("proxy: the service answered in HTTP/%d", a.major)
 	case a.status == http.StatusSwitchingProtocols:
 		return f.acceptUpgrade(a)

@@ -52,6 +52,9 @@ type Route struct {
 	Requirement tokens.Requirement
 	// Public lets requests pass without a token.
 	Public bool
+	// Standard has HTTP/1.1 without TLS sent by the transport of net/http too, which sends all
+	// the rest: the way to settle a doubt about ours.
+	Standard bool
 	// WebSocket lets connections be upgraded to the WebSocket protocol.
 	WebSocket bool
 	// PassToken forwards the client's Authorization header.
@@ -121,8 +124,9 @@ type protocol string
 
 const (
 	http11     protocol = "HTTP/1.1"
-	h2c        protocol = "HTTP/2 without TLS" // RFC 9113 §3.3, with prior knowledge
-	negotiated protocol = "HTTP/2 or HTTP/1.1" // by ALPN (RFC 7301)
+	standard11 protocol = "HTTP/1.1 by net/http" // the same, where the route asks for that transport
+	h2c        protocol = "HTTP/2 without TLS"   // RFC 9113 §3.3, with prior knowledge
+	negotiated protocol = "HTTP/2 or HTTP/1.1"   // by ALPN (RFC 7301)
 )
 
 // upstreamKey tells upstreams apart: targets that differ only in their path share
@@ -179,6 +183,9 @@ func (r *Route) compileTargets() error {
 	var faults []error
 	add := func(u *url.URL, replica Replica) {
 		t, err := newTarget(u, r.WebSocket)
+		if r.Standard && t.protocol == http11 {
+			t.protocol = standard11
+		}
 		t.replica, t.source = replica, r.Source
 		faults = append(faults, err)
 		r.targets = append(r.targets, t)
@@ -320,6 +327,9 @@ func newTarget(u *url.URL, webSocket bool) (target, error) {
 	}
 	return t, nil
 }
+
+// mayBeHTTP2 reports whether responses may come over HTTP/2.
+func (p protocol) mayBeHTTP2() bool { return p == h2c || p == negotiated }
 
 // isMethod reports whether text is a method as they are written: upper-case
 // letters, digits and dashes. Methods are case-sensitive (RFC 9110 §9.1), so

@@ -126,6 +126,9 @@ func Start(t testing.TB, o Options) *Gateway {
 		"SNOWGATE_FAILED_AUTH_ADDRESS_RATE=off",
 		"SNOWGATE_UNKNOWN_TOKEN_RATE=off",
 	}, o.Env...)
+	if transport := os.Getenv("SNOWGATE_TEST_TRANSPORT"); transport != "" {
+		g.cmd.Env = append([]string{"SNOWGATE_TRANSPORT=" + transport}, g.cmd.Env...) // the whole suite by another transport
+	}
 	g.run()
 	listen := g.WaitLog("snowgate starts")
 	g.Addr = listen["listen"].(string)
