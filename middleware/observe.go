@@ -188,9 +188,12 @@ func (v *visit) MarshalZerologObject(e *zerolog.Event) {
 // say adds what the access line says to e, but for its time.
 func (v *visit) say(e *zerolog.Event) {
 	r, x, end := v.request, &v.exchange, &v.outcome
-	var few [4]string // on the stack
-	hide := secretsOf(r, !x.Token.IsZero(), few[:0])
-	e.Str("request_id", hide.clean(x.RequestID, maxRequestID)).
+	hide := secretsOf(r, !x.Token.IsZero())
+	name := x.RequestID
+	if x.PeerTrusted && isNamed(r) { // else it is ours
+		name = hide.clean(name, maxRequestID)
+	}
+	e.Str("request_id", name).
 		Str("method", hide.clean(r.Method, maxLoggedMethod)).
 		Str("path", hide.clean(loggedPath(r, x), maxLoggedTarget)).
 		Str("route", x.Route).

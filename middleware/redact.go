@@ -1,8 +1,8 @@
 package middleware
 
 import (
-	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -15,29 +15,57 @@ const redacted = "[redacted]"
 // searched for in other texts: it would blot out ordinary words.
 const minSecret = 8
 
-// secrets are the credentials that a request was sent with.
-type secrets []string
+// maxSecrets is how many words of credentials are searched for, each by itself. Every scheme
+// that is in use has fewer: Basic and Bearer have two, Digest and request signatures about
+// a dozen.
+const maxSecrets = 32
 
-// secretsOf appends to found the words of every Authorization and
-// Proxy-Authorization line of r that could be a credential. judged tells that the
-// first of them names one that was found good. If that is a token of ours, clean hides
-// it without being told.
-func secretsOf(r *http.Request, judged bool, found secrets) secrets {
+// secretHead is how many bytes of a secret are compared. What begins with as many of them is
+// hidden over the length of the secret.
+const secretHead = 64
+
+// secrets are the credentials that a request was sent with.
+type secrets struct {
+	words [maxSecrets]string
+	count int
+	read  int  // words, those that came again too
+	more  bool // there were too many to search for each
+}
+
+// secretsOf returns the words of every Authorization and Proxy-Authorization line of r
+// that could be a credential. judged tells that the first of them names one that was found
+// good. If that is a token of ours, clean hides it without being told.
+func secretsOf(r *http.Request, judged bool) (found secrets) {
 	if judged && r.Header["Proxy-Authorization"] == nil && endsWithToken(r.Header["Authorization"]) {
 		return found
 	}
 	for _, name := range [...]string{"Authorization", "Proxy-Authorization"} {
 		for _, line := range r.Header[name] {
-			for line != "" {
-				var word string
-				word, line = cutWord(line)
-				if len(word) >= minSecret {
-					found = append(found, word)
-				}
-			}
+			found.add(line)
 		}
 	}
 	return found
+}
+
+// add adds the words of line, each once, until there are too many.
+func (s *secrets) add(line string) {
+	for line != "" && !s.more {
+		var word string
+		word, line = cutWord(line)
+		if len(word) < minSecret {
+			continue
+		}
+		s.read++
+		switch {
+		case slices.Contains(s.words[:s.count], word):
+			s.more = s.read > 4*maxSecrets
+		case s.count == maxSecrets:
+			s.more = true
+		default:
+			s.words[s.count] = word
+			s.count++
+		}
+	}
 }
 
 // endsWithToken reports whether the only one of lines ends with what looks like a token of ours.
@@ -56,44 +84,134 @@ func cutWord(line string) (word, rest string) {
 	return line, ""
 }
 
-// clean returns text without the secrets, without anything else that looks
-// like a token or a client secret of ours, and with at most limit bytes.
-func (s secrets) clean(text string, limit int) string {
+// lookAhead is how far behind the text that is shown clean looks, in bytes, to know a token by
+// its end: more than a token has with every character percent-encoded.
+const lookAhead = 256
+
+// clean returns the first limit bytes of text at most, without the secrets and without
+// anything else that looks like a token or a client secret of ours. A secret that only
+// begins in what is shown is hidden too. What clean costs depends on limit, not on text.
+func (s *secrets) clean(text string, limit int) string {
 	if len(text) < len("sgt_") { // the least that anything below looks for
 		return text
 	}
-	for _, secret := range s {
-		text = strings.ReplaceAll(text, secret, redacted)
+	v := veil{text: text, shown: shownOf(text, limit)}
+	near := text[:min(len(text), v.shown+lookAhead)]
+	if s.more {
+		v.hideLong(near)
+	} else {
+		for _, secret := range s.words[:s.count] {
+			v.hideSecret(near, secret)
+		}
 	}
-	if mayHoldToken(text) {
-		text = hideParameter(hideWords(text))
+	if mayHoldToken(near) {
+		v.hideWords(near)
+		v.hideParameters(near)
 	}
-	return bound(text, limit)
+	return v.String(limit)
 }
 
 // secretRun is how many base62 digits in a row may be the secret of a token, even
 // without anything around it.
 const secretRun = 43
 
-// hideWords replaces every word that is, or once was, a token or a client
+// veil notes what of a text is not to be seen. The text stays as it is meanwhile.
+type veil struct {
+	text   string
+	shown  int    // bytes of text that are shown at most
+	hidden []bool // of these, nil if none is
+}
+
+// hide hides the bytes in [from, to), of which none needs to be shown.
+func (v *veil) hide(from, to int) {
+	to = min(to, v.shown)
+	if from >= to {
+		return
+	}
+	if v.hidden == nil {
+		v.hidden = make([]bool, v.shown)
+	}
+	for i := from; i < to; i++ {
+		v.hidden[i] = true
+	}
+}
+
+// hideSecret hides secret wherever it begins in near.
+func (v *veil) hideSecret(near, secret string) {
+	head := secret[:min(len(secret), secretHead)]
+	for from := 0; from < v.shown; {
+		i := strings.Index(near[from:], head)
+		if i < 0 {
+			return
+		}
+		v.hide(from+i, from+i+len(secret))
+		from += i + len(secret)
+	}
+}
+
+// hideLong hides everything in near that a word of credentials could be.
+func (v *veil) hideLong(near string) {
+	for from := 0; from < v.shown; {
+		word, _ := cutWord(near[from:])
+		if len(word) >= minSecret {
+			v.hide(from, from+len(word))
+		}
+		from += len(word) + 1
+	}
+}
+
+// hideWords hides every word of near that is, or once was, a token or a client
 // secret: also percent-encoded, cut in two by an encoded slash, or without its
 // prefix. A word is a run of letters, digits, underscores and encoded bytes.
-func hideWords(text string) string {
-	var b strings.Builder
-	for rest := text; rest != ""; {
-		word, raw := nextWord(rest)
-		switch {
-		case raw == 0:
-			b.WriteByte(rest[0])
-			raw = 1
-		case isSecretWord(word):
-			b.WriteString(redacted)
-		default:
-			b.WriteString(rest[:raw])
+func (v *veil) hideWords(near string) {
+	for from := 0; from < v.shown; {
+		length, secret := nextWord(near[from:])
+		if secret {
+			v.hide(from, from+length)
 		}
-		rest = rest[raw:]
+		from += max(length, 1)
 	}
-	return b.String()
+}
+
+// hideParameters hides the values of access_token= (RFC 6750 §2.3), if near quotes a query.
+func (v *veil) hideParameters(near string) {
+	const name = "access_token="
+	for from := 0; from < v.shown; {
+		i := strings.Index(near[from:], name)
+		if i < 0 {
+			return
+		}
+		begin := from + i + len(name)
+		end := strings.IndexAny(near[begin:], "&; \"'")
+		if end < 0 {
+			end = len(near) - begin
+		}
+		v.hide(begin, begin+end)
+		from = begin + end
+	}
+}
+
+// String returns what is shown, in limit bytes at most.
+func (v *veil) String(limit int) string {
+	if v.hidden == nil {
+		return mark(v.text[:v.shown], v.shown < len(v.text))
+	}
+	var b strings.Builder
+	i := 0
+	for i < v.shown && b.Len() < limit {
+		begin := i
+		for i < v.shown && v.hidden[i] == v.hidden[begin] {
+			i++
+		}
+		if v.hidden[begin] {
+			b.WriteString(redacted)
+		} else {
+			b.WriteString(v.text[begin:i])
+		}
+	}
+	cleaned := b.String()
+	end := shownOf(cleaned, limit)
+	return mark(cleaned[:end], end < len(cleaned) || i < len(v.text))
 }
 
 // mayHoldToken is a quick look that spares nearly all texts a slow one. What it
@@ -123,51 +241,60 @@ func mayHoldRun(text string) bool {
 	return false
 }
 
-// nextWord returns the word that text begins with, decoded, and its length in
-// text; 0 if it begins with something else.
-func nextWord(text string) (word []byte, raw int) {
-	for raw < len(text) {
-		c := text[raw]
+// nextWord returns the length of the word that text begins with, 0 if it begins with something
+// else, and whether that word is secret: whether it has one of our prefixes, or so many base62
+// digits in a row, of all three sorts, as a secret has. Digests in hexadecimal have one sort of
+// letters and stay legible.
+func nextWord(text string) (length int, secret bool) {
+	var word wordReader
+	for length < len(text) {
+		c := text[length]
 		switch {
 		case isAlphanumeric(c) || c == '_':
-			word = append(word, c)
-			raw++
-		case c == '%' && raw+2 < len(text) && isHex(text[raw+1]) && isHex(text[raw+2]):
-			word = append(word, unhex(text[raw+1])<<4|unhex(text[raw+2]))
-			raw += 3
+			length++
+		case c == '%' && length+2 < len(text) && isHex(text[length+1]) && isHex(text[length+2]):
+			c = unhex(text[length+1])<<4 | unhex(text[length+2])
+			length += 3
 		default:
-			return word, raw
+			return length, word.secret
 		}
+		word.read(c)
 	}
-	return word, raw
+	return length, word.secret
 }
 
-// isSecretWord reports whether word has one of our prefixes, or so many base62
-// digits in a row, of all three sorts, as a secret has. Digests in hexadecimal
-// have one sort of letters and stay legible.
-func isSecretWord(word []byte) bool {
-	if bytes.Contains(word, []byte("sgt_")) || bytes.Contains(word, []byte("sgs_")) {
-		return true
+// wordReader judges a word, byte by byte.
+type wordReader struct {
+	last   uint32 // the last four bytes
+	run    int    // base62 digits in a row
+	sorts  uint8  // of them
+	secret bool
+}
+
+// read reads the next byte, decoded.
+func (w *wordReader) read(c byte) {
+	const (
+		upper = 1 << iota
+		lower
+		digit
+		all = upper | lower | digit
+	)
+	const ofToken, ofClient = 's'<<24 | 'g'<<16 | 't'<<8 | '_', 's'<<24 | 'g'<<16 | 's'<<8 | '_'
+	w.last = w.last<<8 | uint32(c)
+	w.run++
+	switch {
+	case 'A' <= c && c <= 'Z':
+		w.sorts |= upper
+	case 'a' <= c && c <= 'z':
+		w.sorts |= lower
+	case '0' <= c && c <= '9':
+		w.sorts |= digit
+	default:
+		w.run, w.sorts = 0, 0
 	}
-	var run, upper, lower, digits int
-	for _, c := range word {
-		switch {
-		case 'A' <= c && c <= 'Z':
-			upper++
-		case 'a' <= c && c <= 'z':
-			lower++
-		case '0' <= c && c <= '9':
-			digits++
-		default:
-			run, upper, lower, digits = 0, 0, 0, 0
-			continue
-		}
-		run++
-		if run >= secretRun && upper > 0 && lower > 0 && digits > 0 {
-			return true
-		}
+	if w.last == ofToken || w.last == ofClient || w.run >= secretRun && w.sorts == all {
+		w.secret = true
 	}
-	return false
 }
 
 func isHex(c byte) bool {
@@ -181,28 +308,24 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// hideParameter replaces the value of access_token= (RFC 6750 §2.3) in a text
-// that quotes a query.
-func hideParameter(text string) string {
-	const name = "access_token="
-	before, after, found := strings.Cut(text, name)
-	if !found {
-		return text
+// shownOf returns how many bytes of text are shown: limit at most, up to the boundary of a
+// character.
+func shownOf(text string, limit int) int {
+	if len(text) <= limit {
+		return len(text)
 	}
-	end := strings.IndexAny(after, "&; \"'")
-	if end < 0 {
-		end = len(after)
+	for back := range min(limit, utf8.UTFMax) {
+		if utf8.RuneStart(text[limit-back]) {
+			return limit - back
+		}
 	}
-	return before + name + redacted + hideParameter(after[end:])
+	return limit
 }
 
-// bound cuts text to at most limit bytes, at the boundary of a character.
-func bound(text string, limit int) string {
-	if len(text) <= limit {
-		return text
+// mark adds to text that it was cut.
+func mark(text string, cut bool) string {
+	if cut {
+		return text + "…"
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
+	return text
 }

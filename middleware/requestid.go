@@ -14,8 +14,8 @@ const maxRequestID = 128
 // requestID returns the name of r: the one that a trusted proxy gave it, if
 // that is fit for logs and headers, else 128 random bits in hexadecimal.
 func requestID(r *http.Request, trusted bool) string {
-	if names := r.Header["X-Request-Id"]; trusted && len(names) == 1 && isRequestID(names[0]) {
-		return names[0]
+	if trusted && isNamed(r) {
+		return r.Header["X-Request-Id"][0]
 	}
 	// A name is no secret, so the generator of the runtime does, which is seeded by
 	// the system.
@@ -25,6 +25,12 @@ func requestID(r *http.Request, trusted bool) string {
 	var digits [32]byte
 	hex.Encode(digits[:], bits[:])
 	return string(digits[:])
+}
+
+// isNamed reports whether r comes with one name that is fit for logs and headers.
+func isNamed(r *http.Request) bool {
+	names := r.Header["X-Request-Id"]
+	return len(names) == 1 && isRequestID(names[0])
 }
 
 func isRequestID(name string) bool {

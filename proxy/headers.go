@@ -80,17 +80,49 @@ func mayAnswer(name string) bool {
 func cleanAnswer(list []http1.Field) []http1.Field {
 	connection := naming(valuesOf(list, "Connection"))
 	return slices.DeleteFunc(list, func(f http1.Field) bool {
-		return !mayAnswer(f.Name) || names(connection, f.Name)
+		return !mayAnswer(f.Name) || connection.name(f.Name)
 	})
 }
 
-// naming returns lines of Connection, or nothing if they say what is usual, which names a field
-// that never passes.
-func naming(connection []string) []string {
-	if len(connection) == 1 && connection[0] == "keep-alive" {
-		return nil
+// fewOptions is how many bytes of options are looked through for every field. Of more, a set is
+// made once, so that many options beside many fields are not dear.
+const fewOptions = 64
+
+// options are what Connection says.
+type options struct {
+	lines []string
+	set   map[string]struct{} // of lines, in lower case; nil if they are short
+}
+
+// naming returns what lines of Connection say, or nothing if that is the usual, which names a
+// field that never passes.
+func naming(lines []string) options {
+	if len(lines) == 1 && lines[0] == "keep-alive" {
+		return options{}
 	}
-	return connection
+	size := 0
+	for _, line := range lines {
+		size += len(line) + 1
+	}
+	if size <= fewOptions {
+		return options{lines: lines}
+	}
+	set := make(map[string]struct{})
+	for _, line := range lines {
+		for option := range strings.SplitSeq(line, ",") {
+			set[strings.ToLower(strings.Trim(option, " \t"))] = struct{}{}
+		}
+	}
+	return options{set: set}
+}
+
+// name reports whether the field name is among the options.
+func (o options) name(name string) bool {
+	if o.set != nil {
+		_, found := o.set[strings.ToLower(name)]
+		return found
+	}
+	return names(o.lines, name)
 }
 
 // valuesOf returns the values of the field name, nil if there is none.

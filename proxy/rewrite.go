@@ -77,7 +77,7 @@ func (f *flight) appendPassed(list []http1.Field) []http1.Field {
 	in := f.request.Header
 	connection := naming(in["Connection"])
 	for name, values := range in {
-		if !f.mayPass(name) || names(connection, name) {
+		if !f.mayPass(name) || connection.name(name) {
 			continue
 		}
 		for _, value := range values {
