@@ -41,6 +41,18 @@ integration: ## Run the tests; those that miss Redis or Docker fail.
 standard: ## Run the integration tests with net/http's transport instead of ours (SNOWGATE_TRANSPORT=standard).
 	SNOWGATE_TEST_TRANSPORT=standard go test -count=1 ./integration ./integration/conformance
 
+TORTURE_FOR  ?= 1h
+TORTURE_SEED ?= 0
+TORTURE := ./integration/torture -run TestTorture -count=1 -torture.seed=$(TORTURE_SEED)
+
+.PHONY: torture
+torture: ## Hold the same conversations through the gateway and net/http's proxy for TORTURE_FOR, and compare.
+	TORTURE_REPORT=$(CURDIR)/bench/results/torture.md go test $(TORTURE) -timeout 0 -torture.for=$(TORTURE_FOR)
+
+.PHONY: torture-short
+torture-short: ## The same for a minute, with the race detector.
+	go test -race $(TORTURE) -timeout 5m -torture.for=60s
+
 INTEROP := integration/testdata/interop/node
 
 .PHONY: interop-modules

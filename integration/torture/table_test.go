@@ -1,0 +1,120 @@
+package torture_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// A row is a difference that is meant.
+type row struct {
+	name, reason string
+	is           func(e *exchange, d difference) bool
+	count        atomic.Int64
+}
+
+// field returns the name of the field that differs, if what names one.
+func (d difference) field(what string) string {
+	name, _ := strings.CutPrefix(d.what, what+" ")
+	if name == d.what {
+		return ""
+	}
+	return name
+}
+
+func oneOf(name string, names ...string) bool { return slices.Contains(names, name) }
+
+// newTable returns everything that our forwarder does otherwise than that of net/http on purpose.
+func newTable() []*row {
+	return []*row{
+		{name: "path is not canonical", reason: "a path with two readings is refused with 400",
+			is: func(e *exchange, d difference) bool { return e.odd == "path" && d.what == "refused" && d.ours == "400" }},
+		{name: "path is not canonical, end", reason: "the same where the other proxy refuses as well, or breaks off",
+			is: func(e *exchange, d difference) bool {
+				return e.odd == "path" && (d.what == "end" || d.what == "arrivals") && (d.ours == own || d.ours == "0")
+			}},
+		{name: "TRACE", reason: "reflects what a client shows, so no route allows it (405)",
+			is: func(e *exchange, d difference) bool {
+				return e.odd == "method" && (d.what == "refused" && d.ours == "405" || d.what == "end" && d.ours == own || d.what == "arrivals" && d.ours == "0")
+			}},
+		{name: "identity to the service", reason: "only the gateway says who asks, and it says more: X-Request-Id, Traceparent",
+			is: func(_ *exchange, d difference) bool {
+				return oneOf(d.field("request field"), "X-Request-Id", "Traceparent", "X-Snowgate-Client")
+			}},
+		{name: "address of a stranger", reason: "X-Real-Ip, Forwarded and their like are believed of trusted proxies only",
+			is: func(_ *exchange, d difference) bool {
+				return oneOf(d.field("request field"), "X-Real-Ip", "Forwarded") && d.ours == ""
+			}},
+		{name: "Authorization", reason: "removed unless the route has pass_token",
+			is: func(_ *exchange, d difference) bool {
+				return d.field("request field") == "Authorization" && d.ours == ""
+			}},
+		{name: "X-Request-Id to the client", reason: "the client is told the id of its request, and no other",
+			is: func(_ *exchange, d difference) bool {
+				return d.field("response field") == "X-Request-Id" && d.ours != ""
+			}},
+		{name: "identity to the client", reason: "a service may not repeat to the client what the gateway told it",
+			is: func(_ *exchange, d difference) bool {
+				return oneOf(d.field("response field"), "X-Snowgate-Client", "X-Forwarded-For") && d.ours == ""
+			}},
+		{name: "Alt-Svc", reason: "names places where there is no gateway",
+			is: func(_ *exchange, d difference) bool { return d.field("response field") == "Alt-Svc" && d.ours == "" }},
+		{name: "Connection: close after Transfer-Encoding", reason: "RFC 9112 section 6.1; see middleware.Framing",
+			is: func(e *exchange, d difference) bool {
+				return e.request.coding == chunked && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
+			}},
+		{name: "Connection: close after an early response", reason: "the rest of the body must never be taken for a request",
+			is: func(e *exchange, d difference) bool {
+				return e.request.size > 0 && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
+			}},
+		{name: "rest of the request after an early response", reason: "when the response is over, neither proxy has to send on what is left",
+			is: func(e *exchange, d difference) bool { return e.early() && d.what == "end of the request body" }},
+		{name: "attempts after a broken connection", reason: "we send a safe request once more; net/http for as long as it has kept connections",
+			is: func(e *exchange, d difference) bool {
+				return d.what == "arrivals" && e.answer.abortAt >= 0 && oneOf(e.method, "GET", "HEAD", "OPTIONS") && e.request.size == 0
+			}},
+		{name: "field that Connection names beside close", reason: "net/http forgets Connection when it says close, and sends the field on that it names",
+			is: func(e *exchange, d difference) bool {
+				return d.field("response field") == "X-Hop" && d.ours == "" && e.ending == says
+			}},
+		{name: "100 Continue with an early response", reason: "the service asks for the body and answers at once: whether the client still learns that it was asked is a race",
+			is: func(e *exchange, d difference) bool {
+				return e.expect && e.early() && d.what == "interim responses" && (d.ours == "" || d.theirs == "")
+			}},
+		{name: "100 Continue twice", reason: "NOT on purpose: a defect. The service's 100 meets the one of net/http's server; remove this row with it",
+			is: func(e *exchange, d difference) bool {
+				return e.expect && d.what == "interim responses" && strings.ReplaceAll(d.ours+"\n", "100 map[]\n", "") == strings.ReplaceAll(d.theirs+"\n", "100 map[]\n", "")
+			}},
+		{name: "Date", reason: "where the service names none, each proxy writes its own, perhaps a second apart",
+			is: func(e *exchange, d difference) bool {
+				return d.field("response field") == "Date" && d.ours != "" && d.theirs != "" && !slices.ContainsFunc(e.answer.fields, func(f field) bool { return f.name == "Date" })
+			}},
+		{name: "request trailer", reason: "we send it on to HTTP/2 services, net/http's proxy forgets it: it clones the request before the trailer is there",
+			is: func(e *exchange, d difference) bool {
+				return e.lane == h2c && d.field("request trailer") != "" && d.ours == "of the body" && d.theirs == ""
+			}},
+		{name: "no guessed Content-Type", reason: "net/http guesses a type where the service names none; we pass on what it says",
+			is: func(_ *exchange, d difference) bool {
+				return d.field("response field") == "Content-Type" && d.ours == ""
+			}},
+		{name: "short chunked body gets a length", reason: "a body that has come as a whole when the header is sent is sent with its length",
+			is: func(e *exchange, d difference) bool {
+				return d.field("response field") == "Content-Length" && d.theirs == "" && e.answer.coding != sized && d.ours == fmt.Sprint(e.answer.size)
+			}},
+		{name: "interim fields", reason: "interim responses say nothing either that a service may not say",
+			is: func(_ *exchange, d difference) bool {
+				return d.what == "interim responses" && d.ours != "" && withoutForbidden(d.ours) == withoutForbidden(d.theirs)
+			}},
+	}
+}
+
+// forbidden matches, in the text of a header, what a service may not say.
+var forbidden = regexp.MustCompile(`(Alt-Svc|X-Snowgate-Client|X-Forwarded-For|X-Request-Id|Connection|X-Hop|Keep-Alive|Proxy-Authenticate|Upgrade):\[[^\]]*\]`)
+
+// withoutForbidden drops that.
+func withoutForbidden(text string) string {
+	text = strings.Join(strings.Fields(forbidden.ReplaceAllString(text, "")), " ")
+	return strings.NewReplacer("[ ", "[", " ]", "]").Replace(text)
+}

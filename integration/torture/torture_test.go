@@ -1,0 +1,304 @@
+// Package torture_test puts the gateway and [httputil.ReverseProxy] before the same service, holds
+// the same conversations through both, and compares what the client and the service get.
+package torture_test
+
+import (
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"crypto/tls"
+	"crypto/x509"
+
+	"snowgate/integration/gatewaytest"
+)
+
+var (
+	seedFlag = flag.Uint64("torture.seed", 0, "seed of the conversations; 0: one of its own for every run")
+	forFlag  = flag.Duration("torture.for", 0, "how long conversations are held; 0: not at all")
+	onlyFlag = flag.Uint64("torture.only", 0, "number of the only conversation that is held, again and again; 0: all")
+	listFlag = flag.Bool("torture.show", false, "list the plan of torture.only")
+)
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Run(m)) }
+
+// workers is how many conversations go on at a time.
+const workers = 12
+
+// maxFaults is after how many faults a run ends.
+const maxFaults = 8
+
+// A run is one run of the torture.
+type run struct {
+	t     *testing.T
+	seed  uint64
+	site  *site
+	sides map[string]string // addresses of the proxies
+	table []*row
+
+	next, stop, slow atomic.Uint64
+	mu               sync.Mutex
+	faults           int
+	kinds            map[string]int
+}
+
+// TestTorture holds conversations made of a seed through both proxies. A failure names the seed
+// and the conversation:
+//
+//	go test ./integration/torture -run TestTorture -torture.seed=1 -torture.only=2
+func TestTorture(t *testing.T) {
+	if *forFlag == 0 {
+		t.Skip("set -torture.for")
+	}
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	x := &run{t: t, seed: seed, table: newTable(), kinds: map[string]int{}}
+	x.site = &site{t: t, fault: x.fault}
+	x.start()
+	begun := time.Now()
+	var working sync.WaitGroup
+	for range workers {
+		working.Go(func() {
+			for time.Since(begun) < *forFlag && x.stop.Load() == 0 {
+				x.converse()
+			}
+		})
+	}
+	working.Wait()
+	x.report(time.Since(begun))
+}
+
+// converse holds the next conversation through both proxies.
+func (x *run) converse() {
+	number := x.next.Add(1)
+	if *onlyFlag != 0 {
+		number = *onlyFlag
+	}
+	plan := newConversation(x.seed, number)
+	ours, theirs := x.through("a", plan), x.through("b", plan)
+	for i, e := range plan {
+		x.mu.Lock()
+		x.kinds[e.kind]++
+		x.mu.Unlock()
+		if *listFlag && *onlyFlag != 0 {
+			x.t.Log(e)
+		}
+		for side, r := range map[string]*record{"the gateway": ours[i], "net/http": theirs[i]} {
+			for _, fault := range absolute(e, r) {
+				if side == "the gateway" {
+					x.fault("conversation %d, %s: %s; %s", number, side, fault, e)
+				}
+			}
+		}
+		for _, d := range compare(e, ours[i], theirs[i]) {
+			if !x.meant(e, d) {
+				x.fault("conversation %d, %s; %s", number, d, e)
+			}
+		}
+	}
+}
+
+// through holds a conversation through one proxy.
+func (x *run) through(side string, plan []*exchange) (records []*record) {
+	var plays []*play
+	for _, e := range plan {
+		if *onlyFlag != 0 { // several at a time
+			e.id += 1 << 48
+		}
+		p := &play{e, new(record), side}
+		plays, records = append(plays, p), append(records, p.record)
+		x.site.under.Store(e.mark(side), p)
+	}
+	c := &client{side: side, address: x.sides[side]}
+	begun := time.Now()
+	c.hold(plays)
+	if took := time.Since(begun); took > patience/4 {
+		var ends []string
+		for _, p := range plays {
+			ends = append(ends, fmt.Sprint(p.outcome.end, p.outcome.status, " ", p.kind, " ", p.lane))
+		}
+		x.t.Logf("side %s took %v: %q", side, took, ends)
+		x.slow.Add(1)
+	}
+	for _, p := range plays {
+		if p.clientAborts() {
+			x.site.aborted.Store(p.mark(side), true)
+		}
+		x.site.under.Delete(p.mark(side))
+	}
+	return records
+}
+
+// meant finds the row for a difference.
+func (x *run) meant(e *exchange, d difference) bool {
+	for _, r := range x.table {
+		if r.is(e, d) {
+			r.count.Add(1)
+			return true
+		}
+	}
+	return false
+}
+
+func (x *run) fault(format string, args ...any) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.faults++; x.faults <= maxFaults {
+		x.t.Errorf("seed %d: %s", x.seed, fmt.Sprintf(format, args...))
+	} else {
+		x.stop.Store(1)
+	}
+}
+
+// report tells what was seen.
+func (x *run) report(took time.Duration) {
+	var text strings.Builder
+	total := 0
+	var kinds []string
+	for kind, n := range x.kinds {
+		total += n
+		kinds = append(kinds, fmt.Sprintf("| %s | %d |", kind, n))
+	}
+	slices.Sort(kinds)
+	fmt.Fprintf(&text, "seed %d: %d conversations, %d exchanges in %v\n\n| Kind of exchange | Count |\n|---|---:|\n%s\n\n| Difference | Count | Reason |\n|---|---:|---|\n",
+		x.seed, x.next.Load(), total, took.Round(time.Second), strings.Join(kinds, "\n"))
+	for _, r := range x.table {
+		fmt.Fprintf(&text, "| %s | %d | %s |\n", r.name, r.count.Load(), r.reason)
+		if r.count.Load() == 0 && *onlyFlag == 0 && total > 20_000 {
+			x.t.Errorf("the row %q was never needed", r.name)
+		}
+	}
+	x.t.Log(text.String())
+	if path := os.Getenv("TORTURE_REPORT"); path != "" {
+		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+			x.t.Error(err)
+		}
+	}
+}
+
+// start starts the services and both proxies.
+func (x *run) start() {
+	clear := httptest.NewUnstartedServer(x.site)
+	clear.Config.Protocols = new(http.Protocols)
+	clear.Config.Protocols.SetUnencryptedHTTP2(true)
+	clear.Config.ErrorLog = log.New(io.Discard, "", 0)
+	clear.Start()
+	secure := httptest.NewUnstartedServer(x.site)
+	secure.EnableHTTP2 = true
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	x.t.Cleanup(func() { clear.Close(); secure.Close() })
+	address := x.site.listen()
+	upstreams := map[string]string{
+		calm: "http://" + address, restless: "http://" + x.site.listen(), tunnels: "http://" + x.site.listen(),
+		h2c: "h2c://" + clear.Listener.Addr().String(), h2: "https://" + secure.Listener.Addr().String(),
+	}
+	trust := filepath.Join(x.t.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	if err := os.WriteFile(trust, block, 0o600); err != nil {
+		x.t.Fatal(err)
+	}
+	x.sides = map[string]string{"a": x.startGateway(upstreams, trust), "b": x.startOracle(upstreams, secure.Certificate())}
+}
+
+func (x *run) startGateway(upstreams map[string]string, trust string) string {
+	config := "routes:\n"
+	for lane, upstream := range upstreams {
+		config += fmt.Sprintf("  - {name: %s, path: /%s, upstreams: [\"%s\"], public: true, websocket: %v}\n", lane, lane, upstream, lane == tunnels)
+	}
+	return gatewaytest.Start(x.t, gatewaytest.Options{Config: config, Env: []string{
+		"SSL_CERT_FILE=" + trust, "SNOWGATE_LOG_LEVEL=info",
+	}}).Addr
+}
+
+// startOracle starts the proxy of the standard library.
+func (x *run) startOracle(upstreams map[string]string, certificate *x509.Certificate) string {
+	roots := x509.NewCertPool()
+	roots.AddCert(certificate)
+	proxies := map[string]*httputil.ReverseProxy{}
+	for lane, upstream := range upstreams {
+		target, _ := url.Parse(upstream)
+		transport := &http.Transport{
+			DisableCompression: true, MaxIdleConnsPerHost: 512, ExpectContinueTimeout: time.Second, Protocols: new(http.Protocols),
+			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		}
+		transport.Protocols.SetHTTP1(lane != h2c)
+		transport.Protocols.SetHTTP2(lane == h2)
+		transport.Protocols.SetUnencryptedHTTP2(lane == h2c)
+		x.t.Cleanup(transport.CloseIdleConnections)
+		host, scheme := target.Host, strings.ReplaceAll(target.Scheme, "h2c", "http")
+		proxies[lane] = &httputil.ReverseProxy{
+			Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+			Rewrite: func(p *httputil.ProxyRequest) {
+				p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = scheme, host, p.In.Host
+				p.Out.URL.RawQuery = p.In.URL.RawQuery
+				p.SetXForwarded()
+			},
+		}
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex() // else it reads all of the body before it answers
+		body := &guardedBody{ReadCloser: r.Body}
+		if r.Body != http.NoBody {
+			r.Body = body
+			defer body.end()
+		}
+		lane, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		lane, _, _ = strings.Cut(lane, ";")
+		if p := proxies[lane]; p != nil {
+			p.ServeHTTP(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	x.t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// A guardedBody is read no more when the handler has returned. A transport may go on to read, and
+// with full duplex net/http then panics for two that read at a time.
+type guardedBody struct {
+	io.ReadCloser
+	mu    sync.Mutex
+	ended atomic.Bool
+}
+
+func (b *guardedBody) Read(p []byte) (n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer func() {
+		if fault := recover(); fault != nil { // net/http's own, against its look for the client
+			err = fmt.Errorf("net/http: %v", fault)
+		}
+	}()
+	if b.ended.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// end waits for a Read under way. The client of these tests always sends what is left.
+func (b *guardedBody) end() {
+	b.ended.Store(true)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+}
