@@ -128,7 +128,7 @@ func TestTokenInspect(t *testing.T) {
 		want    []string
 	}{
 		{"an id of another layout", []string{"SNOWGATE_EPOCH=1970-01-01T00:00:00Z", "SNOWGATE_ID_LAYOUT=time:41,datacenter:2,worker:5,sequence:12,rollback:3"},
-			example, "", []string{"2022-09-23T09:12:12.931Z", "datacenter  2", "worker      3", "sequence    4", "rollback    0"}},
+			example, "", []string{"2022-09-23T09:12:12.931Z", "worker        67", "datacenter    2", "worker in it  3", "sequence      4", "rollback      0"}},
 		{"an id from standard input", nil, "", "00000000000\n", []string{"issued at  2026-01-01T00:00:00.000Z", "worker     0"}},
 		// A broken variable that has no part in decoding does not matter.
 		{"beside a broken configuration", []string{"SNOWGATE_DRAIN=never", "SNOWGATE_NOPE=1"}, "00000000000", "", []string{"2026-01-01"}},

@@ -17,10 +17,12 @@ type revocationRequest struct {
 	Token  string `json:"token,omitempty"`
 	Client string `json:"client,omitempty"`
 	Worker *int64 `json:"worker,omitempty"`
-	From   string `json:"from,omitempty"`
-	Until  string `json:"until,omitempty"`
-	Before string `json:"before,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	// Datacenter makes Worker the number within it.
+	Datacenter *int64 `json:"datacenter,omitempty"`
+	From       string `json:"from,omitempty"`
+	Until      string `json:"until,omitempty"`
+	Before     string `json:"before,omitempty"`
+	Reason     string `json:"reason,omitempty"`
 }
 
 func runRevoke(ctx context.Context, p *process, args []string) error {
@@ -30,6 +32,7 @@ func runRevoke(ctx context.Context, p *process, args []string) error {
 	flags.StringVar(&wanted.Token, "token", "", "revoke one token, by its `ID`: the 11 characters behind sgt_")
 	flags.StringVar(&wanted.Client, "client", "", "revoke everything that the client `ID` has")
 	worker := flags.Int64("worker", -1, "revoke what the worker `N` issued between -from and -until")
+	datacenter := flags.Int64("datacenter", -1, "count -worker within the datacenter `N`, where the layout of ids has that field")
 	flags.StringVar(&wanted.From, "from", "", "first `instant` for -worker, like 2026-01-31T12:00:00Z")
 	flags.StringVar(&wanted.Until, "until", "", "`instant` for -worker that is no longer meant")
 	flags.StringVar(&wanted.Before, "before", "", "revoke everything that was issued before this `instant`")
@@ -39,6 +42,9 @@ func runRevoke(ctx context.Context, p *process, args []string) error {
 	}
 	if *worker >= 0 {
 		wanted.Worker = worker
+	}
+	if *datacenter >= 0 {
+		wanted.Datacenter = datacenter
 	}
 	c, err := shared.connect(ctx, p, checkRevocation(wanted))
 	if err != nil {
@@ -88,6 +94,9 @@ func checkRevocation(r revocationRequest) error {
 	interval := r.From != "" || r.Until != ""
 	if r.Worker != nil && (r.From == "" || r.Until == "") {
 		faults = append(faults, errors.New("-worker: needs -from and -until"))
+	}
+	if r.Datacenter != nil && r.Worker == nil {
+		faults = append(faults, errors.New("-datacenter: needs -worker"))
 	}
 	if r.Worker == nil && interval {
 		faults = append(faults, errors.New("-from and -until: need -worker"))

@@ -114,10 +114,11 @@ func (i inspection) print(p *process, asJSON bool) error {
 	row("id", i.ID)
 	row("decimal", i.Decimal)
 	row("issued at", i.IssuedAt.Format("2006-01-02T15:04:05.000Z07:00"))
+	row("worker", i.Worker)
 	if i.Datacenter != nil {
 		row("datacenter", *i.Datacenter)
+		row("worker in it", *i.WorkerInDatacenter)
 	}
-	row("worker", i.Worker)
 	if i.Rollback != nil {
 		row("rollback", *i.Rollback)
 	}

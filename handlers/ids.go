@@ -18,13 +18,17 @@ type IDs struct {
 // Decoded is what an id says about itself, as the admin API and the command
 // "token inspect" show it.
 type Decoded struct {
-	ID         string    `json:"id"`
-	Decimal    string    `json:"decimal"` // a string: ids exceed 2^53
-	IssuedAt   time.Time `json:"issued_at"`
-	Datacenter *int64    `json:"datacenter,omitempty"` // where the layout has that field
-	Worker     int64     `json:"worker"`
-	Rollback   *int64    `json:"rollback,omitempty"` // where the layout has that field
-	Sequence   int64     `json:"sequence"`
+	ID       string    `json:"id"`
+	Decimal  string    `json:"decimal"` // a string: ids exceed 2^53
+	IssuedAt time.Time `json:"issued_at"`
+	// Worker is the number of the worker among all of the installation, by which revocations,
+	// readiness, logs and metrics name it. Where the layout has a datacenter field, that number is
+	// made of Datacenter and WorkerInDatacenter, which are nil elsewhere.
+	Worker             int64  `json:"worker"`
+	Datacenter         *int64 `json:"datacenter,omitempty"`
+	WorkerInDatacenter *int64 `json:"worker_in_datacenter,omitempty"`
+	Rollback           *int64 `json:"rollback,omitempty"` // where the layout has that field
+	Sequence           int64  `json:"sequence"`
 }
 
 // Decode reads an id by a scheme. Its error wraps [idgen.ErrRange].
@@ -35,10 +39,11 @@ func Decode(scheme idgen.Scheme, id idgen.ID) (Decoded, error) {
 	}
 	found := Decoded{
 		ID: id.String(), Decimal: strconv.FormatInt(int64(id), 10),
-		IssuedAt: parts.Time, Worker: parts.Worker, Sequence: parts.Sequence,
+		IssuedAt: parts.Time, Sequence: parts.Sequence,
+		Worker: scheme.Layout().WorkerIndex(idgen.Worker{Datacenter: parts.Datacenter, Number: parts.Worker}),
 	}
 	if scheme.Layout().Bits(idgen.FieldDatacenter) > 0 {
-		found.Datacenter = &parts.Datacenter
+		found.Datacenter, found.WorkerInDatacenter = &parts.Datacenter, &parts.Worker
 	}
 	if scheme.Layout().Bits(idgen.FieldRollback) > 0 {
 		found.Rollback = &parts.Rollback

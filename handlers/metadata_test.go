@@ -135,7 +135,7 @@ func TestDecodeID(t *testing.T) {
 	id := idgen.ID(6979004485312020512)
 	want := map[string]any{
 		"id": id.String(), "decimal": "6979004485312020512", "issued_at": "2022-09-23T09:12:12.931Z",
-		"datacenter": 2.0, "worker": 3.0, "sequence": 4.0, "rollback": 0.0,
+		"datacenter": 2.0, "worker": 67.0, "worker_in_datacenter": 3.0, "sequence": 4.0, "rollback": 0.0,
 	}
 	for _, text := range []string{id.String(), "6979004485312020512"} {
 		if w, got := ask(t, h.Read, "GET", "/ids/"+text); w.Code != 200 || cmp.Diff(want, got) != "" {

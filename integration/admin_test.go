@@ -48,7 +48,7 @@ func TestAdminDecodesIDs(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", tt.name, got.StatusCode, got.Body, tt.status)
 		}
 		if tt.status == http.StatusOK {
-			for _, want := range []string{`"id":"` + id + `"`, `"datacenter":2`, `"worker":1`, `"rollback":0`, `"issued_at":"` + time.Now().UTC().Format("2006-01-02")} {
+			for _, want := range []string{`"id":"` + id + `"`, `"worker":65`, `"datacenter":2`, `"worker_in_datacenter":1`, `"rollback":0`, `"issued_at":"` + time.Now().UTC().Format("2006-01-02")} {
 				if !strings.Contains(got.Body, want) {
 					t.Errorf("decoded: %s, want %s in it", got.Body, want)
 				}

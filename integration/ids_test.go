@@ -1,6 +1,9 @@
 package integration_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -59,6 +62,69 @@ func TestTheFiveSystems(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRevokeAWorkerOfEachSystem: the number that the id, readiness and the log name is the one that
+// a revocation takes, whatever the layout; the pair of datacenter and number within it is another
+// way to name it, and a pair that cannot be is an error.
+func TestRevokeAWorkerOfEachSystem(t *testing.T) {
+	t.Parallel()
+	for system, env := range systemRows(t) {
+		t.Run(system, func(t *testing.T) {
+			t.Parallel()
+			a := startAdministeredAs(t, redistest.Start(t), env...)
+			var decoded struct {
+				Worker     int64
+				Datacenter *int64
+				Within     *int64 `json:"worker_in_datacenter"`
+			}
+			read := func(path string, into any) {
+				t.Helper()
+				if got := a.ask("GET", path, ""); json.Unmarshal([]byte(got.Body), into) != nil || got.StatusCode != http.StatusOK {
+					t.Fatalf("GET %s: %d %s", path, got.StatusCode, got.Body)
+				}
+			}
+			victim := a.Token(fileClient)
+			read("/ids/"+publicID(victim), &decoded)
+			var health struct{ Issuing struct{ Worker int64 } }
+			read("/health", &health)
+			if health.Issuing.Worker != decoded.Worker {
+				t.Errorf("the id is of worker %d, the gateway calls itself %d", decoded.Worker, health.Issuing.Worker)
+			}
+			ways := []string{fmt.Sprintf(`"worker":%d`, decoded.Worker)}
+			if decoded.Datacenter != nil {
+				ways = append(ways, fmt.Sprintf(`"worker":%d,"datacenter":%d`, *decoded.Within, *decoded.Datacenter))
+			}
+			if a.ask("POST", "/revocations", workerRule(`"worker":1,"datacenter":1000`)).StatusCode != http.StatusUnprocessableEntity {
+				t.Error("a datacenter that cannot be is accepted")
+			}
+			for _, way := range ways {
+				if !a.canCall(victim) {
+					t.Fatalf("the token is not good before its worker is revoked by %s", way)
+				}
+				if got := a.ask("POST", "/revocations", workerRule(way)); got.StatusCode != http.StatusCreated {
+					t.Fatalf("revoke %s: %d %s", way, got.StatusCode, got.Body)
+				}
+				a.token = "" // it was this worker's, too
+				if response := a.Get("/orders", victim); response.StatusCode != http.StatusUnauthorized {
+					t.Errorf("after the revocation by %s the token gets %d", way, response.StatusCode)
+				}
+				a = startAdministeredAs(t, redistest.Start(t), env...)
+				victim = a.Token(fileClient)
+			}
+		})
+	}
+}
+
+// workerRule is a revocation of all that a worker has issued up to now.
+func workerRule(worker string) string {
+	return fmt.Sprintf(`{%s,"from":"2026-01-01T00:00:00Z","until":%q}`, worker, time.Now().UTC().Format(time.RFC3339Nano))
+}
+
+// startAdministeredAs is startAdministered with the worker number of env.
+func startAdministeredAs(t *testing.T, redis *redistest.Server, env ...string) *administered {
+	t.Helper()
+	return startAdministered(t, redis, 1, administrator(), gatewaytest.NewRecorder(t, ""), env...)
 }
 
 var cell = regexp.MustCompile("`([^`]+)`")

@@ -143,7 +143,7 @@ func (a *API) readRevocation(o *object) revocation {
 	}
 	if len(kinds) != 1 {
 		o.faults = append(o.faults, problem.Fault{Detail: "needs exactly one of token, client, before and worker"})
-		for _, member := range []string{"token", "client", "before", "worker", "from", "until"} {
+		for _, member := range []string{"token", "client", "before", "worker", "datacenter", "from", "until"} {
 			delete(o.members, member)
 		}
 		o.reason()
@@ -185,11 +185,30 @@ func (o *object) clientID(name string) string {
 	return ""
 }
 
-func (a *API) readWorkerRule(o *object) tokens.Rule {
-	worker, _ := o.number("worker")
-	if most := a.IDs.Scheme.Layout().Workers() - 1; worker < 0 || worker > most {
-		o.fault("worker", "needs to be a number from 0 to %d", most)
+// readWorker reads the number of a worker: among all, or, beside a datacenter, within that.
+func (a *API) readWorker(o *object) int64 {
+	layout := a.IDs.Scheme.Layout()
+	number := func(name string, most int64) int64 {
+		n, _ := o.number(name)
+		if n < 0 || n > most {
+			o.fault(name, "needs to be a number from 0 to %d", most)
+		}
+		return n
 	}
+	if !o.has("datacenter") {
+		return number("worker", layout.Workers()-1)
+	}
+	if layout.Bits(idgen.FieldDatacenter) == 0 {
+		o.fault("datacenter", "the layout of ids, %s, has no datacenter", layout)
+	}
+	return layout.WorkerIndex(idgen.Worker{
+		Datacenter: number("datacenter", layout.Max(idgen.FieldDatacenter)),
+		Number:     number("worker", layout.Max(idgen.FieldWorker)),
+	})
+}
+
+func (a *API) readWorkerRule(o *object) tokens.Rule {
+	worker := a.readWorker(o)
 	for _, name := range []string{"from", "until"} {
 		if !o.has(name) {
 			o.fault(name, "is needed beside worker")
