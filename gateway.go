@@ -85,6 +85,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 		blank:   make(chan struct{}, 1),
 	}
 	g.router.Counter = func(route string) exchange.Counter { return g.metrics.Route(route) }
+	g.router.Gone = g.metrics.RouteGone
 	g.routing = newRouting(g.router, logger)
 	g.watcher = g.newWatcher()
 	var err error

@@ -21,6 +21,9 @@ type Router struct {
 	// Counter, if set, returns what counts the requests of the route of that name. It
 	// must be set before the first table.
 	Counter func(route string) exchange.Counter
+	// Gone, if set, is called with the name of each route that a swap takes out of force. It
+	// must be set before the first table.
+	Gone func(route string)
 
 	swapping sync.Mutex
 	current  atomic.Pointer[layout]
@@ -69,8 +72,14 @@ func (r *Router) Swap(t *Table) {
 		if k, was := before[route.Name]; was && old.table.routes[k].says(route) {
 			next.since[i] = old.since[k]
 		}
+		delete(before, route.Name)
 	}
 	r.current.Store(next)
+	if r.Gone != nil {
+		for name := range before {
+			r.Gone(name)
+		}
+	}
 }
 
 // Close ends what goes on beside the requests, and closes the connections to

@@ -127,9 +127,17 @@ func (m *Metrics) Request(route, method string, status int, d time.Duration) {
 	m.traffic.of(route).count(method, status, d)
 }
 
-// Route returns what counts the requests of a route, as Request does. There may be several for a
-// route; they count together.
-func (m *Metrics) Route(name string) *RouteTraffic { return &RouteTraffic{all: m.traffic, name: name} }
+// Route returns what counts the requests of a route that is in force, as Request does. There may
+// be several for a route; they count together.
+func (m *Metrics) Route(name string) *RouteTraffic {
+	m.traffic.enter(name)
+	return &RouteTraffic{all: m.traffic, name: name}
+}
+
+// RouteGone notes that no route of that name is in force any more. Its counters are forgotten five
+// minutes later, or earlier if more than 256 routes have gone meanwhile. A route of the same name
+// that comes back before goes on with them, and begins at zero otherwise.
+func (m *Metrics) RouteGone(name string) { m.traffic.quit(name) }
 
 // Issued counts one request for a token by its result.
 func (m *Metrics) Issued(result string) { m.issues.get(result).Inc() }

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,11 +19,30 @@ import (
 type traffic struct {
 	requests, duration *prometheus.Desc
 	routes             sync.Map // of *routeTraffic by name
+
+	mu      sync.Mutex
+	inForce map[string]bool
+	gone    []goneRoute // the one that is gone for longest first
 }
+
+// goneRoute is a route that is not in force any more, but still has counters.
+type goneRoute struct {
+	name  string
+	since time.Time
+}
+
+// Bounds of the counters of routes that are gone: labels of containers may make ever new names.
+const (
+	// goneFor is how long the counters stay, so that the last requests are scraped.
+	goneFor = 5 * time.Minute
+	// maxGone is the most routes that keep their counters for so long.
+	maxGone = 256
+)
 
 // routeTraffic is what was counted of one route.
 type routeTraffic struct {
 	since        int64         // Unix time in nanoseconds
+	forgotten    atomic.Bool   // no scrape shows these counters any more
 	microseconds atomic.Uint64 // the sum of all durations: fifty years of ten thousand streams
 	durations    [len(durationBounds) + 1]atomic.Uint64
 	answers      [len(methods) + 1][classes]atomic.Uint64
@@ -49,6 +69,7 @@ const other = "other"
 
 func newTraffic() *traffic {
 	return &traffic{
+		inForce: make(map[string]bool),
 		requests: prometheus.NewDesc("snowgate_http_requests_total",
 			"Requests answered, by route template, method and status class.",
 			[]string{"route", "method", "status"}, nil),
@@ -69,8 +90,8 @@ type RouteTraffic struct {
 // Count counts one answered request.
 func (t *RouteTraffic) Count(method string, status int, d time.Duration) {
 	counted := t.counted.Load()
-	if counted == nil {
-		counted = t.all.of(t.name)
+	if counted == nil || counted.forgotten.Load() {
+		counted = t.all.ofRoute(t.name)
 		t.counted.Store(counted)
 	}
 	counted.count(method, status, d)
@@ -90,6 +111,58 @@ func (t *traffic) of(route string) *routeTraffic {
 		found, _ = t.routes.LoadOrStore(route, &routeTraffic{since: time.Now().UnixNano()})
 	}
 	return found.(*routeTraffic) //nolint:forcetypeassert // nothing else is stored
+}
+
+// ofRoute is of for a route that may be gone, as when its last requests end.
+func (t *traffic) ofRoute(name string) *routeTraffic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, known := t.routes.Load(name)
+	counted := t.of(name)
+	if !known && !t.inForce[name] {
+		t.leave(name)
+	}
+	return counted
+}
+
+// enter notes that a route is in force.
+func (t *traffic) enter(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inForce[name] = true
+	t.gone = slices.DeleteFunc(t.gone, func(r goneRoute) bool { return r.name == name })
+}
+
+// quit notes that a route is not in force any more.
+func (t *traffic) quit(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.inForce[name] {
+		return
+	}
+	delete(t.inForce, name)
+	if _, counted := t.routes.Load(name); counted {
+		t.leave(name)
+	}
+}
+
+// leave adds a route that has counters to those that are gone. t.mu is held.
+func (t *traffic) leave(name string) {
+	t.gone = append(t.gone, goneRoute{name, time.Now()})
+	t.forget()
+}
+
+// forget drops the counters of routes that are gone for long, and of the first ones if there are
+// too many. t.mu is held.
+func (t *traffic) forget() {
+	n := 0
+	for n < len(t.gone) && (len(t.gone)-n > maxGone || time.Since(t.gone[n].since) >= goneFor) {
+		if dropped, ok := t.routes.LoadAndDelete(t.gone[n].name); ok {
+			dropped.(*routeTraffic).forgotten.Store(true) //nolint:forcetypeassert // nothing else is stored
+		}
+		n++
+	}
+	t.gone = slices.Delete(t.gone, 0, n)
 }
 
 func methodIndex(method string) int {
@@ -127,6 +200,9 @@ func (t *traffic) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector]. A request that ends meanwhile may be in one series of
 // its route and not yet in another.
 func (t *traffic) Collect(metrics chan<- prometheus.Metric) {
+	t.mu.Lock()
+	t.forget()
+	t.mu.Unlock()
 	for name, value := range t.routes.Range {
 		route, _ := name.(string)
 		r, _ := value.(*routeTraffic)
