@@ -121,6 +121,8 @@ const (
 	// was lost; it doubles up to longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
+	// longLife is how old a stream of events must be for its end to be no failure.
+	longLife = 30 * time.Minute
 	// stopGrace is how long a container that was told to end stays out, should it not
 	// end. It is more than docker stop waits before it kills (10 s).
 	stopGrace = 30 * time.Second

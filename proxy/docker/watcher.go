@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -75,6 +76,10 @@ func (w *Watcher) Run(ctx context.Context) {
 		err := w.session(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, errClosed) && time.Since(begin) >= longLife {
+			pause = firstPause / 2
+			continue // a docker-proxy ends streams of that age; if Docker is gone, the next session tells
 		}
 		w.lost(err)
 		if time.Since(begin) > longestPause {

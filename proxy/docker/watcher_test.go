@@ -369,3 +369,22 @@ func TestSettledWithoutDocker(t *testing.T) {
 		}
 	})
 }
+
+// A stream that ends after a long life, as those of docker-proxy do, is begun anew without a
+// complaint. One that ends early is a failure.
+func TestStreamEndsOfAge(t *testing.T) {
+	run(t, func(tr *trial) {
+		tr.set(is("1", 11))
+		tr.after(time.Hour)
+		tr.cut <- errClosed
+		tr.after(time.Second)
+		if s := tr.watcher.Status(); s.Failures != 0 || !s.Up || tr.sessions != 2 || strings.Contains(tr.log.String(), "cannot be reached") {
+			t.Errorf("after an hour: %d sessions, %+v, log:\n%s", tr.sessions, s, tr.log)
+		}
+		tr.cut <- errClosed
+		tr.after(10 * time.Second)
+		if s := tr.watcher.Status(); s.Failures != 1 || tr.sessions != 3 {
+			t.Errorf("after a second: %d sessions, %+v, want a failure", tr.sessions, s)
+		}
+	})
+}

@@ -41,14 +41,14 @@ const (
 	writeTimeout = 10 * time.Second // of each event
 	maxAnswer    = 64 << 20         // bytes read from Docker, but for events
 	maxEvent     = 1 << 20          // bytes
-	maxRequests  = 64               // at one time
 )
 
 // Proxy answers for the Docker API. It is an [http.Handler] that is safe for
 // concurrent use.
 type Proxy struct {
-	client *http.Client
-	places chan struct{} // one for each request that is answered
+	client   *http.Client
+	requests requests // but for streams
+	streams  streams
 }
 
 // New returns a proxy for the Docker API behind the socket at path. It contacts
@@ -56,7 +56,6 @@ type Proxy struct {
 func New(socket string) *Proxy {
 	var dialer net.Dialer
 	return &Proxy{
-		places: make(chan struct{}, maxRequests),
 		client: &http.Client{
 			Transport: &http.Transport{
 				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -92,21 +91,23 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case p.places <- struct{}{}:
-		defer func() { <-p.places }()
-	default:
+	peer := peerOf(r)
+	if path == "/events" {
+		ctx, end := p.streams.begin(r.Context(), peer)
+		defer end()
+		return p.events(w, r.WithContext(ctx))
+	}
+	if !p.requests.begin(peer) {
 		return problem.Unavailable("Too many requests are under way.", nil)
 	}
+	defer p.requests.end(peer)
 	switch path {
 	case "/_ping":
 		return p.ping(w, r)
 	case "/containers/json":
 		return relay(p, w, r, new([]container))
-	case "/networks":
-		return relay(p, w, r, new([]network))
 	default:
-		return p.events(w, r)
+		return relay(p, w, r, new([]network))
 	}
 }
 
@@ -200,7 +201,7 @@ func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) e
 	return nil
 }
 
-// events passes on what happens, until either side ends.
+// events passes on what happens, until either side ends, or r is to make room for others.
 func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
 	answer, err := p.ask(r.Context(), r)
 	if err != nil {

@@ -169,22 +169,41 @@ func TestDockerFails(t *testing.T) {
 	}
 }
 
-// Streams cannot use up what is there for others without end.
-func TestTooManyAtOnce(t *testing.T) {
-	_, proxy := start(t)
-	var last int
-	for range 100 {
-		response, err := http.Get(proxy.URL + "/events")
+// TestOnePeerKeepsNobodyOut: whoever opens streams without end only ends its own.
+func TestOnePeerKeepsNobodyOut(t *testing.T) {
+	docker, proxy := start(t)
+	open := func(from string) *http.Response {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
+		response, err := client.Get(proxy.URL + "/events")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer response.Body.Close()
-		if last = response.StatusCode; last != http.StatusOK {
-			break
+		t.Cleanup(func() { response.Body.Close(); client.CloseIdleConnections() })
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("events for %s: %d, want 200", from, response.StatusCode)
+		}
+		return response
+	}
+	before := open("127.0.0.2")
+	first := open("127.0.0.3")
+	for range 100 {
+		open("127.0.0.3")
+	}
+	if rest, err := io.ReadAll(first.Body); err != nil || len(rest) > 0 {
+		t.Errorf("the first of many streams: %q %v, want its end", rest, err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); docker.Watchers() > 9; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d streams are open, want 9", docker.Watchers())
 		}
 	}
-	if last != http.StatusServiceUnavailable {
-		t.Errorf("100 streams: the last is %d, want 503", last)
+	after := open("127.0.0.4")
+	docker.Event("kill", "1", "signal", "15")
+	for _, response := range []*http.Response{before, after} {
+		if line, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"kill"`) {
+			t.Errorf("a stream of another peer: %q %v, want an event", line, err)
+		}
 	}
 }
 
