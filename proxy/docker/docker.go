@@ -107,6 +107,9 @@ type Config struct {
 	connect func() (engine, error)
 }
 
+// maxMarks bounds what is remembered of containers by events alone.
+const maxMarks = 4096
+
 // The usual bounds of time.
 const (
 	// resyncEvery is how often there is a list without any event.

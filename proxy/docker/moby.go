@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +17,6 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// Bounds of what is read of an answer.
-const (
-	maxAnswer = 64 << 20 // bytes
-	maxEvent  = 1 << 20  // bytes
-)
-
 // moby is the engine on the official client. It serves one connection's life: the
 // version of the API is asked for anew by the next one, as Docker may have been
 // replaced meanwhile.
@@ -35,8 +28,13 @@ type moby struct {
 
 func newMoby(host string, timeout time.Duration) (*moby, error) {
 	m := &moby{timeout: timeout, begun: make(chan struct{}, 1)}
+	bounded := &http.Client{
+		Transport:     &http.Transport{MaxResponseHeaderBytes: MaxHeader},
+		CheckRedirect: client.CheckRedirect, // as the client's own has it
+	}
 	var err error
-	m.client, err = client.New(client.WithHost(host), client.WithUserAgent("snowgate"), client.WithResponseHook(m.answered))
+	m.client, err = client.New(client.WithHTTPClient(bounded), client.WithHost(host), client.WithScheme("http"), client.WithUserAgent("snowgate"),
+		client.WithResponseHook(m.answered))
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
 	}
@@ -48,12 +46,18 @@ func (m *moby) close() { _ = m.client.Close() } // idle connections; it cannot f
 
 // answered looks at each answer before the client does.
 func (m *moby) answered(answer *http.Response) {
-	if answer.StatusCode == http.StatusOK && strings.HasSuffix(answer.Request.URL.Path, "/events") {
-		answer.Body = &boundedLines{ReadCloser: answer.Body, left: maxEvent}
-		m.begun <- struct{}{}
-		return
+	switch {
+	case answer.StatusCode != http.StatusOK:
+		answer.Body = BoundRefusal(answer.Body)
+	case strings.HasSuffix(answer.Request.URL.Path, "/events"):
+		answer.Body = BoundEvents(answer.Body)
+		select {
+		case m.begun <- struct{}{}:
+		default: // nobody took the one before
+		}
+	default:
+		answer.Body = BoundList(answer.Body)
 	}
-	answer.Body = &boundedBody{ReadCloser: answer.Body, left: maxAnswer}
 }
 
 // containers implements engine.
@@ -186,37 +190,4 @@ func eventOf(m events.Message) event {
 		e.enabled = true // nothing tells, and the gateway's own networks matter, too
 	}
 	return e
-}
-
-// errTooLarge says that an answer is too large to be true.
-var errTooLarge = errors.New("docker: the answer is too large")
-
-// boundedBody fails when more than left bytes were read.
-type boundedBody struct {
-	io.ReadCloser
-	left int
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= n; b.left < 0 {
-		return 0, errTooLarge
-	}
-	return n, err
-}
-
-// boundedLines fails when a line has more than maxEvent bytes. Each event is a line.
-type boundedLines struct {
-	io.ReadCloser
-	left int
-}
-
-func (b *boundedLines) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if end := bytes.LastIndexByte(p[:n], '\n'); end >= 0 {
-		b.left = maxEvent - (n - end - 1)
-	} else if b.left -= n; b.left < 0 {
-		return 0, errTooLarge
-	}
-	return n, err
 }

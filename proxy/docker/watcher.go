@@ -132,6 +132,7 @@ func (w *Watcher) note(e event) bool {
 	now := time.Now()
 	switch m := w.out[e.container]; {
 	case e.container == "":
+	case !ours && len(w.out) >= maxMarks: // the list that comes must do
 	case e.action == "disconnect" && ours && w.serving[e.container] != e.network:
 	case e.removes() == ending:
 		w.out[e.container] = mark{w.begun, now.Add(stopGrace)}

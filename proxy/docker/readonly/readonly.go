@@ -23,7 +23,6 @@ package readonly
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,14 +32,13 @@ import (
 	"time"
 
 	"snowgate/problem"
+	"snowgate/proxy/docker"
 )
 
 // Bounds.
 const (
 	callTimeout  = 10 * time.Second // of every request but for events
 	writeTimeout = 10 * time.Second // of each event
-	maxAnswer    = 64 << 20         // bytes read from Docker, but for events
-	maxEvent     = 1 << 20          // bytes
 )
 
 // Proxy answers for the Docker API. It is an [http.Handler] that is safe for
@@ -61,9 +59,10 @@ func New(socket string) *Proxy {
 				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 					return dialer.DialContext(ctx, "unix", socket)
 				},
-				ResponseHeaderTimeout: callTimeout,
-				IdleConnTimeout:       time.Minute,
-				DisableCompression:    true,
+				ResponseHeaderTimeout:  callTimeout,
+				IdleConnTimeout:        time.Minute,
+				DisableCompression:     true,
+				MaxResponseHeaderBytes: docker.MaxHeader,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -156,7 +155,7 @@ func query(given url.Values) url.Values {
 // whoever asked: mostly that it does not know the version.
 func refusal(answer *http.Response) error {
 	var told struct{ Message string }
-	_ = json.NewDecoder(io.LimitReader(answer.Body, 4<<10)).Decode(&told) // or it says nothing
+	_ = json.NewDecoder(docker.BoundRefusal(answer.Body)).Decode(&told) // or it says nothing
 	cause := fmt.Errorf("docker answered %s", answer.Status)
 	if answer.StatusCode < 400 || answer.StatusCode > 499 {
 		return problem.New(http.StatusBadGateway, "Docker failed.", cause)
@@ -192,7 +191,7 @@ func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) e
 		return err
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(list); err != nil {
+	if err := json.NewDecoder(docker.BoundList(answer.Body)).Decode(list); err != nil {
 		return problem.New(http.StatusBadGateway, "Docker gave no valid answer.", err)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -215,11 +214,9 @@ func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
 	if controller.SetReadDeadline(time.Time{}) != nil || controller.Flush() != nil {
 		return nil
 	}
-	in := &limited{from: answer.Body}
-	decoder := json.NewDecoder(in)
+	decoder := json.NewDecoder(docker.BoundEvents(answer.Body))
 	for {
 		var e event
-		in.left = maxEvent
 		if decoder.Decode(&e) != nil {
 			return nil
 		}
@@ -231,21 +228,4 @@ func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
-}
-
-// limited reads no more than left.
-type limited struct {
-	from io.Reader
-	left int
-}
-
-var errTooLong = errors.New("readonly: an event is too long")
-
-func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := l.from.Read(p[:min(len(p), l.left)])
-	l.left -= n
-	return n, err
 }
