@@ -62,6 +62,8 @@ type assembler struct {
 	read   func(name string, labels map[string]string) (Reading, error)
 	known  map[string]outcome // by the id of the container, whose labels never change
 	claims map[claim]int64    // since when an owner has had containers that say so, Unix time
+
+	standings map[owner]*standing
 }
 
 // claim is what the containers of an owner want. It does not cover what they want later: an old
@@ -85,13 +87,17 @@ type outcome struct {
 // requests all the same, or nothing.
 func (a *assembler) assemble(p picture, out func(id string) string) ([]proxy.Route, []candidate) {
 	groups := a.group(p.containers)
+	if a.standings == nil {
+		a.standings = make(map[owner]*standing)
+	}
+	a.forget(groups)
 	leaders := make(map[owner]*candidate)
 	since := make(map[owner]int64)
 	for o, members := range groups {
 		for i := range members {
 			members[i].judge(p, out)
 		}
-		if leader := lead(members); leader != nil {
+		if leader := a.lead(o, members); leader != nil {
 			leaders[o], since[o] = leader, a.claims[claimOf(o, leader.reading)]
 		}
 	}
@@ -144,8 +150,8 @@ func (a *assembler) group(containers []container) map[owner][]candidate {
 		}
 		claims[wanted] = since
 	}
-	for wanted, since := range a.claims { // labels with faults give nothing up
-		if faulty[wanted.owner] {
+	for wanted, since := range a.claims { // labels with faults do not give up what counts
+		if s := a.standings[wanted.owner]; faulty[wanted.owner] && s != nil && s.claim == wanted {
 			claims[wanted] = since
 		}
 	}
@@ -189,26 +195,7 @@ func (c *candidate) judge(p picture, out func(id string) string) {
 	c.network, c.address, c.state = network, netip.AddrPortFrom(address, port), Serving
 }
 
-// lead returns the one of members whose labels count: the oldest that runs, even if it does not
-// serve for the moment, so that a newcomer with forged labels cannot change a route or drive out
-// its replicas. If none runs, it is the oldest that was not rejected, or nil.
-func lead(members []candidate) *candidate {
-	var first *candidate
-	for i := range slices.Backward(members) {
-		c := &members[i]
-		switch {
-		case c.state == Rejected:
-		case c.runs() && !c.ending:
-			return c
-		case first == nil:
-			first = c
-		}
-	}
-	return first
-}
-
-// route returns the route of the owner o, which c leads. Members with other labels
-// are rejected: what the route says would be wrong for them. names are taken.
+// route returns the route of the owner o, which c leads. names are taken.
 func (c *candidate) route(o owner, members []candidate, names map[string]bool) proxy.Route {
 	route := c.reading.Route
 	route.Source, route.Owner, route.Discovered = Source, o.String(), true
@@ -218,12 +205,8 @@ func (c *candidate) route(o owner, members []candidate, names map[string]bool) p
 			route.Name = name
 		}
 	}
-	own := c.ownLabels()
 	for i := range members {
 		m := &members[i]
-		if m.state != Rejected && !maps.Equal(own, m.ownLabels()) {
-			m.reject(fmt.Errorf("its labels are not those of %s, which is a container of the same service and counts until it ends", c.name))
-		}
 		if m.state != Serving {
 			continue
 		}

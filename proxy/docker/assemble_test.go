@@ -3,8 +3,11 @@ package docker
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // with changes a container.
@@ -136,7 +139,7 @@ func TestClaims(t *testing.T) {
 	see("it is gone", "a of two/a /a: http://10.0.0.30:8080", of("2", "two", 30))
 	see("it comes back as the second", "a of two/a /a: http://10.0.0.30:8080\none.a of one/a /a: http://10.0.0.60:8080", of("2", "two", 30), of("5", "one", 60))
 	see("a name of its own does not give way", "a of two/a /a: http://10.0.0.30:8080\na of one/a /a: http://10.0.0.70:8080",
-		of("2", "two", 30), of("7", "one", 70, nameLabel, "a"))
+		of("2", "two", 30), with(of("7", "one", 70, nameLabel, "a"), func(c *container) { c.name = "shop-5" }))
 }
 
 // An old owner does not take what a younger one has by giving a new container other labels.
@@ -161,46 +164,142 @@ func TestClaimsAreOfPlaces(t *testing.T) {
 	}
 }
 
-// The labels of the oldest container that runs count, so that a newcomer that claims to be of the
-// service neither leads it nor drives its replicas out.
-func TestReplicasWithOtherLabels(t *testing.T) {
-	old, fresh := is("1", 11, "snowgate.path", "/a"), is("2", 12, "snowgate.path", "/b", "path", "/b")
-	fresh.created++
-	p := picture{containers: []container{old, fresh}, links: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}
-	a := &assembler{read: read}
-	const other = "rejected: its labels are not those of shop-%s, which is a container of the same service and counts until it ends"
-	for _, change := range []func(*container){
-		func(*container) {},
-		func(c *container) { c.health = "unhealthy" },
-		func(c *container) { c.health = "starting" },
-		func(c *container) { c.state = "paused" },
-		func(c *container) { c.state = "restarting" },
-	} {
-		p.containers[0] = with(old, change)
-		routes, reasons := assembled(a, p)
-		if !strings.HasPrefix(routes, "a of shop/a /a:") || reasons["2"] != fmt.Sprintf(other, "1") {
-			t.Errorf("beside an older one that is %s %s: %q %q", p.containers[0].state, p.containers[0].health, routes, reasons)
+// stage is an assembler with a clock, and what its containers are.
+type stage struct {
+	t *testing.T
+	*assembler
+}
+
+// see compares the route and why others do not serve with what is wanted.
+func (s *stage) see(why, want string, rejected string, containers ...container) {
+	s.t.Helper()
+	links := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}
+	routes, reasons := assembled(s.assembler, picture{containers: containers, links: links})
+	var ids []string
+	for id, reason := range reasons {
+		if strings.HasPrefix(reason, "rejected: its labels are not those") {
+			name, _, _ := strings.Cut(id, "/")
+			ids = append(ids, name)
 		}
 	}
-	p.containers[0] = with(old, func(c *container) { c.state = "exited" })
-	routes, reasons := assembled(a, p)
-	if routes != "a of shop/a /b: http://10.0.0.12:8080" || reasons["1"] != fmt.Sprintf(other, "2") {
-		t.Errorf("once the old one has ended: %q %q", routes, reasons)
+	slices.Sort(ids)
+	if got := strings.Join(ids, " "); routes != want || got != rejected {
+		s.t.Errorf("%s:\n got %q, rejected %q\nwant %q, rejected %q\n%q", why, routes, got, want, rejected, reasons)
 	}
-	p.containers[0] = old
-	ended, _ := a.assemble(p, func(id string) string { return map[string]string{"1": toldToEnd}[id] })
-	if len(ended) != 1 || ended[0].Path != "/b" || len(ended[0].Replicas) != 1 {
-		t.Errorf("once the old one was told to end: %+v", ended)
+}
+
+// replica returns a container of the service shop/a with a path.
+func replica(name string, host int, path string, changes ...func(*container)) container {
+	c := is("", host, "snowgate.path", path, "path", path)
+	c.id, c.created = name+path, int64(host)
+	c.name = name
+	for _, change := range changes {
+		change(&c)
 	}
-	p.containers[0], p.containers[1].state = old, "created"
-	p.containers[0].state = "exited"
-	if routes, _ = assembled(a, p); routes != "a of shop/a /a:" {
-		t.Errorf("none runs: %q", routes)
+	return c
+}
+
+func exited(c *container) { c.state = "exited" }
+
+const atA, atB, atEvil = "a of shop/a /a:", "a of shop/a /b:", "a of shop/a /evil:"
+
+// TestLabelsStand: labels that count do so as long as a container has them, whatever age others
+// have that claim to be of the service.
+func TestLabelsStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t, &assembler{read: read}}
+		s.see("alone", atA+" http://10.0.0.20:8080", "", replica("shop-a-1", 20, "/a"))
+		forged := replica("x", 21, "/evil")
+		s.see("beside a forged one", atA+" http://10.0.0.20:8080", "x", replica("shop-a-1", 20, "/a"), forged)
+		time.Sleep(time.Hour)
+		for _, state := range []string{"paused", "restarting", "created", "exited"} {
+			s.see("while it is "+state, atA, "x", replica("shop-a-1", 20, "/a", func(c *container) { c.state = state }), forged)
+		}
+		s.see("while it is unhealthy", atA, "x", replica("shop-a-1", 20, "/a", func(c *container) { c.health = "unhealthy" }), forged)
+		s.see("made anew, and younger than the forged one", atA+" http://10.0.0.30:8080", "x", replica("shop-a-1", 30, "/a"), forged)
+		s.see("gone for a moment", "", "x", forged)
+		time.Sleep(4 * time.Minute)
+		s.see("gone for minutes", "", "x", forged)
+		s.see("two come back", atA+" http://10.0.0.40:8080 http://10.0.0.41:8080", "x", forged, replica("shop-a-1", 40, "/a"), replica("shop-a-2", 41, "/a"))
+		s.see("none is left for a moment", "", "")
+		s.see("a forged one alone", "", "y", replica("y", 42, "/evil"))
+		time.Sleep(standTime)
+		s.see("gone for long: whoever is there leads", atEvil+" http://10.0.0.42:8080", "", replica("y", 42, "/evil"))
+	})
+}
+
+// TestServiceChangesItsLabels: a container with the name of one that is gone replaces it.
+func TestServiceChangesItsLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t, &assembler{read: read}}
+		forged := replica("x", 10, "/evil")
+		s.see("two", atA+" http://10.0.0.20:8080 http://10.0.0.21:8080", "", replica("shop-a-1", 20, "/a"), replica("shop-a-2", 21, "/a"))
+		s.see("the first is made anew", atA+" http://10.0.0.21:8080", "shop-a-1 x", forged, replica("shop-a-1", 30, "/b"), replica("shop-a-2", 21, "/a"))
+		s.see("the second is not there", "", "shop-a-1 x", forged, replica("shop-a-1", 30, "/b"))
+		s.see("it is made anew", atB+" http://10.0.0.30:8080 http://10.0.0.31:8080", "x", forged, replica("shop-a-1", 30, "/b"), replica("shop-a-2", 31, "/b"))
+		time.Sleep(time.Hour)
+		s.see("later", atB+" http://10.0.0.30:8080 http://10.0.0.31:8080", "x", forged, replica("shop-a-1", 30, "/b"), replica("shop-a-2", 31, "/b"))
+
+		s = &stage{t, &assembler{read: read}}
+		named := func(c *container) { c.name = "own-name" }
+		s.see("a name of its own", atA+" http://10.0.0.20:8080", "", replica("1", 20, "/a", named))
+		s.see("replaced", atB+" http://10.0.0.30:8080", "x", forged, replica("2", 30, "/b", named))
+
+		s = &stage{t, &assembler{read: read}}
+		task := func(c *container) {
+			delete(c.labels, composeProject)
+			c.labels[swarmService] = "a"
+			c.name = "a.1." + strings.ReplaceAll(c.id, "/", "")
+		}
+		s.see("a task of Swarm", "a of a /a: http://10.0.0.20:8080", "", replica("1", 20, "/a", task))
+		s.see("the next", "a of a /b: http://10.0.0.30:8080", "1", replica("1", 20, "/a", task, exited), replica("2", 30, "/b", task))
+	})
+}
+
+// TestLabelsAfterRestart: a gateway that knows nothing yet goes by the names that Docker gives
+// once, and by age only among others.
+func TestLabelsAfterRestart(t *testing.T) {
+	start := func() *stage { return &stage{t, &assembler{read: read}} }
+	old := replica("x", 10, "/evil")
+	start().see("a forged one is older", atA+" http://10.0.0.20:8080", "x", old, replica("shop-a-1", 20, "/a"))
+	start().see("it has a number, too", atA+" http://10.0.0.20:8080", "shop-a-7", replica("shop-a-7", 10, "/evil"), replica("shop-a-1", 20, "/a"))
+	start().see("the service is stopped", atA, "x", old, replica("shop-a-1", 20, "/a", exited))
+	start().see("an old name", atA+" http://10.0.0.20:8080", "x", old, replica("shop_a_1", 20, "/a"))
+	start().see("names of their own: the oldest", atA+" http://10.0.0.20:8080", "z", replica("y", 20, "/a"), replica("z", 21, "/evil"))
+	start().see("the oldest that runs", atA+" http://10.0.0.20:8080", "z", replica("y", 20, "/a"), replica("z", 19, "/evil", exited))
+	start().see("none runs: the oldest", atA, "z", replica("y", 20, "/a", exited), replica("z", 21, "/evil", exited))
+	forged := replica("x", 10, "/evil", func(c *container) {
+		delete(c.labels, composeProject)
+		c.labels[swarmService] = "web"
+	})
+	plain := replica("web", 20, "/a", func(c *container) { delete(c.labels, composeProject) })
+	start().see("a container alone", "web of web /a: http://10.0.0.20:8080", "x", forged, plain)
+}
+
+// TestStandingsAreForgotten: services that come once leave nothing behind.
+func TestStandingsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &assembler{read: read}
+		for i := range 10_000 {
+			// One with faults stays, which must not keep what the others want.
+			c := with(is("1", 11, "path", fmt.Sprint("/", i)), func(c *container) { c.labels[composeService] = fmt.Sprint(i % 5000) })
+			bad := with(is("2", 12, "bad", "1"), func(c *container) { c.labels[composeService] = "0" })
+			assembled(a, picture{containers: []container{c, bad}, links: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}})
+			time.Sleep(time.Second)
+		}
+		if len(a.standings) > 301 || len(a.claims) > 4 || len(a.known) > 2 {
+			t.Errorf("%d standings, %d claims and %d readings are kept", len(a.standings), len(a.claims), len(a.known))
+		}
+	})
+}
+
+// Where a container is may differ.
+func TestReplicasInDifferentPlaces(t *testing.T) {
+	p := picture{
+		containers: []container{is("1", 11, "snowgate.port", "80"), is("2", 12, "snowgate.network", "net", "snowgate.scheme", "h2c")},
+		links:      []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")},
 	}
-	p.containers[1].state = "running"
-	// Where a container is may differ.
-	p.containers = []container{is("1", 11, "snowgate.port", "80"), is("2", 12, "snowgate.network", "net", "snowgate.scheme", "h2c")}
-	if routes, reasons = assembled(&assembler{read: read}, p); len(reasons) > 0 {
+	if routes, reasons := assembled(&assembler{read: read}, p); len(reasons) > 0 {
 		t.Errorf("replicas in different places: %q %q", routes, reasons)
 	}
 }
