@@ -103,6 +103,11 @@ func (r *routing) swap() {
 				Msg("a discovered route is not in force")
 		}
 	}
+	for i, route := range r.discovered {
+		if _, was := before[route.Owner]; was && refused[i] == nil {
+			r.log.Info().Str("route", route.Name).Str("owner", route.Owner).Msg("a discovered route is in force again")
+		}
+	}
 }
 
 // refusals returns the routes that are not in force, in the order of their names.
