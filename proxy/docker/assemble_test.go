@@ -234,8 +234,18 @@ func TestServiceChangesItsLabels(t *testing.T) {
 		s := &stage{t, &assembler{read: read}}
 		forged := replica("x", 10, "/evil")
 		s.see("two", atA+" http://10.0.0.20:8080 http://10.0.0.21:8080", "", replica("shop-a-1", 20, "/a"), replica("shop-a-2", 21, "/a"))
-		s.see("the first is made anew", atA+" http://10.0.0.21:8080", "shop-a-1 x", forged, replica("shop-a-1", 30, "/b"), replica("shop-a-2", 21, "/a"))
-		s.see("the second is not there", "", "shop-a-1 x", forged, replica("shop-a-1", 30, "/b"))
+		starting := func(c *container) { c.health = "starting" }
+		joined := replica("shop-a-9", 22, "/a") // with the same labels
+		s.see("one has joined", atA+" http://10.0.0.20:8080 http://10.0.0.21:8080 http://10.0.0.22:8080", "x",
+			forged, joined, replica("shop-a-1", 20, "/a"), replica("shop-a-2", 21, "/a"))
+		s.see("the second is made anew", atA+" http://10.0.0.20:8080 http://10.0.0.22:8080", "shop-a-2 x",
+			forged, joined, replica("shop-a-1", 20, "/a"), replica("shop-a-2", 31, "/b"))
+		s.see("the first is not there", atA+" http://10.0.0.22:8080", "shop-a-2 x", forged, joined, replica("shop-a-2", 31, "/b"))
+		s.see("it starts", atA+" http://10.0.0.22:8080", "shop-a-1 shop-a-2 x",
+			forged, joined, replica("shop-a-1", 30, "/b", starting), replica("shop-a-2", 31, "/b"))
+		s.see("it serves", atB+" http://10.0.0.30:8080 http://10.0.0.31:8080", "shop-a-9 x",
+			forged, joined, replica("shop-a-1", 30, "/b"), replica("shop-a-2", 31, "/b"))
+		s.see("the one that joined has other labels, and the service is gone", "", "shop-a-9 x", forged, replica("shop-a-9", 32, "/evil"))
 		s.see("it is made anew", atB+" http://10.0.0.30:8080 http://10.0.0.31:8080", "x", forged, replica("shop-a-1", 30, "/b"), replica("shop-a-2", 31, "/b"))
 		time.Sleep(time.Hour)
 		s.see("later", atB+" http://10.0.0.30:8080 http://10.0.0.31:8080", "x", forged, replica("shop-a-1", 30, "/b"), replica("shop-a-2", 31, "/b"))

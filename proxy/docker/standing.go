@@ -19,8 +19,14 @@ const standTime = 5 * time.Minute
 type standing struct {
 	labels map[string]string
 	claim  claim
-	names  map[string]bool // of the containers that had the labels at seen
 	seen   time.Time       // when there was a container with the labels last
+	slots  map[string]slot // of the containers that had the labels, by name
+}
+
+// slot is the place of a container that another one takes which replaces it.
+type slot struct {
+	number int
+	seen   time.Time // when a container in it had the labels last
 }
 
 // covers reports whether c has the labels.
@@ -32,47 +38,63 @@ func (s *standing) holds(c *candidate) bool {
 	return s.covers(c) && (!c.ended() || c.number() < math.MaxInt)
 }
 
-// note notes the containers that keep the labels standing. It reports whether there are any.
-func (s *standing) note(members []candidate) bool {
-	names := make(map[string]bool)
+// note notes the containers that keep the labels standing, and forgets those of long ago. It
+// reports whether there are any.
+func (s *standing) note(members []candidate) (held bool) {
+	now := time.Now()
 	for i := range members {
 		if c := &members[i]; s.holds(c) {
-			names[c.slot()] = true
+			s.slots[c.slot()] = slot{c.number(), now}
+			held = true
 		}
 	}
-	if len(names) == 0 {
-		return false
+	if held {
+		s.seen = now
 	}
-	s.names, s.seen = names, time.Now()
-	return true
+	maps.DeleteFunc(s.slots, func(_ string, at slot) bool { return now.Sub(at.seen) >= standTime })
+	return held
 }
 
-// heirs returns the containers that have the name of one that had the labels, and so replace it.
-func (s *standing) heirs(members []candidate) []*candidate {
+// heir returns the container whose labels replace those that stand, or nil. It is in the place of
+// one that had them, and that counted before all others. While there are others with the labels,
+// it also has to serve, and its number to come before theirs.
+func (s *standing) heir(members []candidate, held bool) *candidate {
+	first, holder := math.MaxInt, math.MaxInt
+	for _, at := range s.slots {
+		first = min(first, at.number)
+	}
+	for i := range members {
+		if c := &members[i]; s.holds(c) {
+			holder = min(holder, c.number())
+		}
+	}
 	var heirs []*candidate
 	for i := range members {
-		if c := &members[i]; s.names[c.slot()] && !c.ended() && c.state != Rejected {
+		c := &members[i]
+		_, known := s.slots[c.slot()]
+		may := !held || c.state == Serving && c.number() < holder
+		if known && may && c.number() == first && !c.ended() && !s.covers(c) {
 			heirs = append(heirs, c)
 		}
 	}
-	return heirs
+	return senior(heirs)
 }
 
 // lead returns the one of the members of o whose labels make the route, or nil, and rejects those
 // with other labels.
 func (a *assembler) lead(o owner, members []candidate) *candidate {
 	s := a.standings[o]
-	var electors []*candidate // who may lead
+	var heir *candidate
 	held := s != nil && s.note(members)
-	if s != nil && !held {
-		electors = s.heirs(members)
+	if s != nil {
+		heir = s.heir(members, held)
 	}
-	fresh := s == nil || !held && (len(electors) > 0 || time.Since(s.seen) >= standTime)
-	if len(electors) == 0 {
-		for i := range members {
-			if c := &members[i]; fresh || s.covers(c) {
-				electors = append(electors, c)
-			}
+	fresh := s == nil || heir != nil || !held && time.Since(s.seen) >= standTime
+	var electors []*candidate // who may lead
+	for i := range members {
+		c := &members[i]
+		if heir == nil && (fresh || s.covers(c)) || c == heir {
+			electors = append(electors, c)
 		}
 	}
 	leader := senior(electors)
@@ -81,7 +103,7 @@ func (a *assembler) lead(o owner, members []candidate) *candidate {
 		delete(a.standings, o)
 		return nil
 	case fresh:
-		s = &standing{labels: leader.ownLabels(), seen: time.Now()}
+		s = &standing{labels: leader.ownLabels(), seen: time.Now(), slots: make(map[string]slot)}
 		s.note(members)
 		a.standings[o] = s
 	}
@@ -152,7 +174,7 @@ func (c *container) number() int {
 	for _, separator := range []string{"-", "_"} {
 		digits, is := strings.CutPrefix(c.name, o.project+separator+o.service+separator)
 		if n, err := strconv.ParseUint(digits, 10, 31); is && err == nil {
-			return int(n) //nolint:gosec // G115: it has 31 bits
+			return int(n)
 		}
 	}
 	return math.MaxInt
