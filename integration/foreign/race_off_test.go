@@ -1,0 +1,7 @@
+//go:build !race
+
+package foreign_test
+
+// raceDetector tells whether the tests, and the gateways that they start, are built with
+// the race detector.
+const raceDetector = false
