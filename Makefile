@@ -53,6 +53,16 @@ torture: ## Hold the same conversations through the gateway and net/http's proxy
 torture-short: ## The same for a minute, with the race detector.
 	go test -race $(TORTURE) -timeout 5m -torture.for=60s
 
+.PHONY: foreign
+foreign: ## Run clients, services and scripts of others against the gateway: varnishtest, curl, nghttp, h2load, nginx, Node.js, gunicorn.
+	SNOWGATE_TEST_REQUIRE=1 go test -count=1 ./integration/foreign
+
+.PHONY: foreign-full
+foreign-full: REPORT ?= $(CURDIR)/bench/results/foreign.md
+foreign-full: RUN ?= .
+foreign-full: ## The same with 1 GiB each way and 10 000 chunked responses of each service, as bench/results/foreign.md.
+	SNOWGATE_TEST_REQUIRE=1 SNOWGATE_TEST_LONG=1 SNOWGATE_FOREIGN_REPORT=$(REPORT) go test -v -count=1 -timeout 60m -run "$(RUN)" ./integration/foreign
+
 INTEROP := integration/testdata/interop/node
 
 .PHONY: interop-modules

@@ -220,10 +220,14 @@ func TestChunkedResponses(t *testing.T) {
 		t.Run(service.name, func(t *testing.T) {
 			addr := service.start(t, file)
 			wantChunks(t, addr)
-			g := gatewaytest.Start(t, gatewaytest.Options{Env: []string{"SNOWGATE_H2C=true", "SNOWGATE_LOG_LEVEL=info"}, Config: "clients: []\nroutes: [{name: public, path: /chunks, upstreams: [\"http://" + addr + "\"], public: true}]"})
+			g := gatewaytest.Start(t, gatewaytest.Options{Env: []string{"SNOWGATE_H2C=true", "SNOWGATE_LOG_LEVEL=info"}, Config: "clients: []\nroutes: [{name: public, path: /chunks, upstreams: [\"http://" + addr + "\"], public: true}, " +
+				"{name: standard, path: /standard, upstreams: [\"http://" + addr + "\"], public: true, transport: standard}]"})
 			begin := time.Now()
 			total := fetchAll(t, g.URL+"/chunks", amount)
 			record(t, "chunked responses of "+service.name, fmt.Sprintf("%d, %d MiB", amount, total>>20), time.Since(begin))
+			begin = time.Now()
+			total = fetchAll(t, g.URL+"/standard", amount/5)
+			record(t, "chunked responses of "+service.name+", transport: standard", fmt.Sprintf("%d, %d MiB", amount/5, total>>20), time.Since(begin))
 		})
 	}
 }

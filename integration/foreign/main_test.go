@@ -48,6 +48,9 @@ func amountOf(race, usual, full int) int {
 	}
 }
 
+// transports are the ways in which the gateway sends requests to services.
+var transports = []string{"direct", "standard"}
+
 // report holds rows of the table that "make foreign-full" writes.
 var report struct {
 	sync.Mutex
