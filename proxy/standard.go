@@ -161,6 +161,11 @@ type standardBody struct {
 }
 
 func readAnswer(r *http.Response, end func()) answer {
+	if r.StatusCode == http.StatusNotModified && r.ContentLength > 0 {
+		// The length is that of a 200. In HTTP/2, net/http misses a body of that length.
+		_ = r.Body.Close()
+		r.Body, r.ContentLength = http.NoBody, 0
+	}
 	a := answer{
 		status: r.StatusCode, major: r.ProtoMajor, header: listOf(r.Header), length: r.ContentLength,
 		body: &standardBody{r.Body, r, end},
