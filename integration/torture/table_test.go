@@ -65,6 +65,20 @@ func newTable() []*row {
 			is: func(e *exchange, d difference) bool {
 				return e.request.coding == chunked && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
 			}},
+		{name: "HTTP/1.0 closes", reason: "the connection closes after every response to HTTP/1.0, so that nothing hides behind a Transfer-Encoding",
+			is: func(e *exchange, d difference) bool {
+				return e.old && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
+			}},
+		{name: "HTTP/1.0 gets no interim response", reason: "RFC 9110 section 15.2 forbids them; net/http's proxy sends them",
+			is: func(e *exchange, d difference) bool { return e.old && d.what == "interim responses" && d.ours == "" }},
+		{name: "empty body without a length", reason: "we send the header before the end of the body is known; net/http's proxy learns of it first",
+			is: func(e *exchange, d difference) bool {
+				return d.field("response field") == "Content-Length" && d.ours == "" && d.theirs == "0" && e.answer.size == 0 && (e.answer.coding == chunked || e.answer.coding == closing)
+			}},
+		{name: "304 over HTTP/2 with a length", reason: "net/http misses the body of a 304 that names the length of the 200, and its proxy breaks off",
+			is: func(e *exchange, d difference) bool {
+				return oneOf(e.lane, h2, h2c) && e.status == 304 && e.answer.lie > 0 && d.what == "end" && d.ours == whole && oneOf(d.theirs, closed, broke)
+			}},
 		{name: "Connection: close after an early response", reason: "the rest of the body must never be taken for a request",
 			is: func(e *exchange, d difference) bool {
 				return e.request.size > 0 && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
