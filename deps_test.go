@@ -54,6 +54,7 @@ var allowed = []struct {
 	{"telemetry", nil, "is told, and knows nobody"},
 	{"logsink", []string{"panics"}, "lines in, writes out: knows nothing of what they say"},
 	{"echo", nil, "an upstream like any other"},
+	{"integration/cuttest", nil, "cuts what tests send: knows bytes"},
 	{"integration/gatewaytest", []string{"clients"}, "runs the real binary; knows it from the outside"},
 }
 

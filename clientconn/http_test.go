@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"snowgate/clientconn"
+	"snowgate/integration/cuttest"
 )
 
 // listener wraps what it accepts, and keeps the counters.
@@ -36,7 +37,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns = append(l.conns, inner)
-	return clientconn.Wrap(inner, &l.waiters), nil
+	return clientconn.Wrap(cuttest.Reads(inner), &l.waiters), nil
 }
 
 // connKey is the key of the connection in the context of a request.
@@ -155,6 +156,7 @@ func dial(t *testing.T, server *httptest.Server, overTLS bool) net.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	conn = cuttest.Writes(conn)
 	if !overTLS {
 		return conn
 	}
@@ -218,7 +220,7 @@ func TestHijack(t *testing.T) {
 		}, false)
 		conn := dial(t, server, false)
 		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nline\nrest")
-		_ = conn.(*net.TCPConn).CloseWrite()
+		_ = conn.(interface{ CloseWrite() error }).CloseWrite()
 		if got, err := io.ReadAll(conn); err != nil || string(got) != "got line\nrest" {
 			t.Errorf("%v: %q, %v", pause, got, err)
 		}
@@ -241,7 +243,7 @@ func accepted(t *testing.T) (conn *clientconn.Conn, peer net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn = clientconn.Wrap(inner, new(clientconn.Waiters))
+	conn = clientconn.Wrap(cuttest.Reads(inner), new(clientconn.Waiters))
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn, peer
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"snowgate/clientconn"
+	"snowgate/integration/cuttest"
 	"snowgate/nonblock"
 )
 
@@ -53,7 +54,7 @@ func (l restingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.rest.Wrap(nonblock.Wrap(conn)), nil
+	return l.rest.Wrap(cuttest.Reads(nonblock.Wrap(conn))), nil
 }
 
 // serveRestfully starts a server that closes connections on which nothing was asked for
@@ -106,7 +107,7 @@ func (s *restful) asker(t *testing.T) *asker {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(5 * patience))
-	return &asker{conn, t, bufio.NewReader(conn)}
+	return &asker{cuttest.Writes(conn), t, bufio.NewReader(conn)}
 }
 
 func get1(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n" }

@@ -1,6 +1,11 @@
 package proxy
 
-import "time"
+import (
+	"net"
+	"time"
+
+	"snowgate/integration/cuttest"
+)
 
 // SetClock has r tell the time by now. It must be called before the first table.
 func SetClock(r *Router, now func() time.Time) { r.fleet.now = now }
@@ -8,6 +13,11 @@ func SetClock(r *Router, now func() time.Time) { r.fleet.now = now }
 // SetDial has connections to replicas opened by dial. It must be called before the
 // first table.
 func SetDial(r *Router, dial dialer) { r.fleet.dial = dial }
+
+// CutReads has what comes from services read in pieces, in the mode of the process.
+func CutReads() {
+	dialService = cuttest.Dialer((&net.Dialer{KeepAlive: keepAliveInterval}).DialContext)
+}
 
 // HastyDial is how long a connection may take to be made while there are other
 // replicas.

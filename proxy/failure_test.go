@@ -195,7 +195,7 @@ func TestBrokenAnswersAreNotEnded(t *testing.T) {
 		for _, reset := range []bool{false, true} {
 			service := newUpstream(t, func(conn net.Conn, _ string) bool {
 				_, _ = io.WriteString(conn, test.answer)
-				if tcp, ok := conn.(*net.TCPConn); ok && reset {
+				if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok && reset {
 					_ = tcp.SetLinger(0)
 				}
 				return false

@@ -20,6 +20,7 @@ import (
 
 	"snowgate/clientconn"
 	"snowgate/idgen"
+	"snowgate/integration/cuttest"
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
@@ -125,7 +126,7 @@ func (l *wrapping) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return clientconn.Wrap(conn, &l.waiters), nil
+	return clientconn.Wrap(cuttest.Reads(conn), &l.waiters), nil
 }
 
 type gatewayOptions struct {
@@ -212,7 +213,7 @@ func dial(t testing.TB, address string) *connection {
 	if err := conn.SetDeadline(time.Now().Add(patienceOfTests)); err != nil {
 		t.Fatal(err)
 	}
-	return &connection{t, conn, bufio.NewReader(conn)}
+	return &connection{t, cuttest.Writes(conn), bufio.NewReader(conn)}
 }
 
 func (c *connection) send(raw string) {
@@ -317,6 +318,7 @@ func serveUpstream(t testing.TB, listener net.Listener, s script) *upstream {
 			if err != nil {
 				return
 			}
+			conn = cuttest.Writes(conn)
 			conns <- conn
 			u.mu.Lock()
 			u.connections++

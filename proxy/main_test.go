@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"snowgate/integration/cuttest"
 	"snowgate/proxy"
 )
 
@@ -14,10 +15,14 @@ const bothTransports = "Answer|Nonsense|Broken|Slow|Timeout|Gone|Retry|Retried|K
 	"Early|Expect|Forged|Identity|Bytes|Forwarded|Stream|Cut|Body|Bodies|Replica|AtOnce|Header|Pipelined"
 
 // TestMain runs those tests a second time with the transport that is used for TLS and
-// HTTP/2: the rules are the same, whatever the way to the service.
+// HTTP/2: the rules are the same, whatever the way to the service. All of them cut what
+// clients and services send as the environment asks for, see [cuttest].
 func TestMain(m *testing.M) {
 	flag.Parse()
 	proxy.KeepTurns() // so that tests can say who is asked first
+	if cuttest.Current() != cuttest.Whole {
+		proxy.CutReads()
+	}
 	code := m.Run()
 	if only := flag.Lookup("test.run"); code == 0 && only.Value.String() == "" && flag.Lookup("test.bench").Value.String() == "" {
 		proxy.UseStandard()

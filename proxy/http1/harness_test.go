@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"snowgate/integration/cuttest"
 )
 
 // patience bounds waits that succeed at once when the code is right.
@@ -32,7 +34,7 @@ func newServer(t testing.TB, serve func(c *client)) *server {
 	}
 	s := &server{
 		Transport: &Transport{
-			Address: listener.Addr().String(), DialContext: new(net.Dialer).DialContext, MaxIdle: 64, IdleTimeout: time.Minute,
+			Address: listener.Addr().String(), DialContext: cuttest.Dialer(new(net.Dialer).DialContext), MaxIdle: 64, IdleTimeout: time.Minute,
 			MaxHeader: 64 << 10, ContinueTimeout: patience,
 		},
 		requests: make(chan string, 1024),
@@ -46,6 +48,7 @@ func newServer(t testing.TB, serve func(c *client)) *server {
 				return
 			}
 			s.accepted.Add(1)
+			conn = cuttest.Writes(conn)
 			open.Store(conn, true)
 			serving.Go(func() {
 				defer conn.Close()

@@ -24,7 +24,7 @@ func TestStaleConnections(t *testing.T) {
 			c.says(okAnswer)
 			if _, stale := <-idle; stale {
 				c.says(unasked)
-				if tcp, ok := c.Conn.(*net.TCPConn); ok {
+				if tcp, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 					_ = tcp.CloseWrite()
 				}
 				return
