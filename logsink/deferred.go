@@ -12,6 +12,20 @@ import (
 // large: from the second line on it is in the caches of the processor.
 const together = 32
 
+// What waits at most while lines are being made: so many lines, and behind the first
+// freely of them so many bytes of what they are about, as far as it is [Weighty].
+const (
+	mostPending = 4096
+	mostHeld    = 4 << 20
+	freely      = 2 * together // not weighed: usually there are no more
+)
+
+// Weighty is implemented by fields that keep much memory until their line is made.
+type Weighty interface {
+	// Weight returns about how many bytes that is.
+	Weight() int
+}
+
 // Deferred makes lines of what is to be said, some at a time. Use [Sink.Deferred]. It is safe
 // for concurrent use.
 type Deferred struct {
@@ -24,6 +38,7 @@ type Deferred struct {
 
 	mu      sync.Mutex
 	pending []saying
+	held    int // bytes, of those that were weighed
 	closed  bool
 }
 
@@ -43,12 +58,18 @@ func (s *Sink) Deferred(logger zerolog.Logger, message string) *Deferred {
 
 // Add has a line made with fields: by whoever adds the last of some, or before the sink writes;
 // at once if its level is error or above. fields must not change any more. What is below the
-// level of the logger is dropped: then it returns false.
+// level of the logger is dropped; so is what finds too much waiting, which [Sink.Lost] counts.
+// Then it returns false, and fields are the caller's again.
 func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool {
 	if level < d.logger.GetLevel() {
 		return false
 	}
 	d.mu.Lock()
+	if !d.admit(fields) {
+		d.mu.Unlock()
+		d.sink.lose()
+		return false
+	}
 	d.pending = append(d.pending, saying{level, fields})
 	count, closed := len(d.pending), d.closed
 	d.mu.Unlock()
@@ -58,6 +79,22 @@ func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) b
 	case count == 1:
 		signal(d.sink.wake)
 	}
+	return true
+}
+
+// admit reports whether fields may wait. It needs mu.
+func (d *Deferred) admit(fields zerolog.LogObjectMarshaler) bool {
+	if len(d.pending) < freely {
+		return true
+	}
+	weight := 0
+	if weighty, ok := fields.(Weighty); ok {
+		weight = weighty.Weight()
+	}
+	if len(d.pending) >= mostPending || d.held+weight > mostHeld {
+		return false
+	}
+	d.held += weight
 	return true
 }
 
@@ -76,7 +113,7 @@ func (d *Deferred) flush() {
 	defer d.making.Unlock()
 	d.mu.Lock()
 	pending := d.pending
-	d.pending, d.spare = d.spare, nil
+	d.pending, d.spare, d.held = d.spare, nil, 0
 	d.mu.Unlock()
 	for _, one := range pending {
 		d.say(one)

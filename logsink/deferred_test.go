@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,6 +167,59 @@ func TestDeferredLinesAreWhole(t *testing.T) {
 	}
 	if heard != speakers*lines || s.Lost() != 0 {
 		t.Errorf("%d lines are heard and %d lost, want %d and none", heard, s.Lost(), speakers*lines)
+	}
+}
+
+// heavy is what keeps 32 KiB until it is said.
+type heavy struct {
+	saying
+	text []byte
+}
+
+func (h *heavy) Weight() int { return len(h.text) }
+
+// While a line is being made, those that wait for it are bounded, by number and by what they
+// keep; the others are lost, are their caller's again, and are counted one by one.
+func TestDeferredLinesThatWaitAreBounded(t *testing.T) {
+	for _, test := range []struct{ weight, most int }{{0, 4096}, {32 << 10, 64 + 128}} {
+		const lines = 100_000
+		makes, goOn := make(chan struct{}), make(chan struct{})
+		s := logsink.New(io.Discard, logsink.Options{Limit: 64 << 20})
+		d := s.Deferred(zerolog.New(nil), "x")
+		var making sync.WaitGroup
+		making.Go(func() { // an error is made by who adds it
+			d.Add(zerolog.ErrorLevel, saying{f: func() { close(makes); <-goOn }})
+		})
+		<-makes
+		var said, taken atomic.Int64
+		var flushing sync.WaitGroup
+		for range lines / 25 {
+			flushing.Go(func() { // every 32nd of them waits until the line is made
+				for range 25 {
+					one := &heavy{saying{said: &said}, make([]byte, test.weight)}
+					if d.Add(zerolog.InfoLevel, one) {
+						taken.Add(1)
+					}
+				}
+			})
+		}
+		// Of those who wait to make lines, each has 24 left at most.
+		least := uint64(lines - test.most - test.most/32*24)
+		deadline := time.Now().Add(10 * time.Second)
+		for s.Lost() < least && time.Now().Before(deadline) {
+			runtime.Gosched()
+		}
+		lost := s.Lost()
+		close(goOn)
+		making.Wait()
+		flushing.Wait()
+		s.Close()
+		if lost < least {
+			t.Errorf("lines that keep %d bytes: %d were lost while one was made, want at least %d, as %d may wait", test.weight, lost, least, test.most)
+		}
+		if said.Load() != taken.Load() || uint64(taken.Load())+s.Lost() != lines {
+			t.Errorf("%d lines: %d were taken, %d made and %d lost", lines, taken.Load(), said.Load(), s.Lost())
+		}
 	}
 }
 

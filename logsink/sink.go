@@ -168,6 +168,15 @@ func (s *Sink) add(line []byte, limit int) bool {
 	return true
 }
 
+// lose counts a line that was lost before it was made.
+func (s *Sink) lose() {
+	s.mu.Lock()
+	s.unsaid++
+	s.mu.Unlock()
+	s.lost.Add(1)
+	signal(s.wake)
+}
+
 // Lost returns how many lines were lost so far.
 func (s *Sink) Lost() uint64 { return s.lost.Load() }
 

@@ -185,6 +185,18 @@ func (v *visit) MarshalZerologObject(e *zerolog.Event) {
 	v.release()
 }
 
+// Weight returns about how many bytes of a caller's text v keeps: its head.
+func (v *visit) Weight() int {
+	weight := len(v.request.RequestURI)
+	for name, values := range v.request.Header {
+		weight += len(name)
+		for _, value := range values {
+			weight += len(value)
+		}
+	}
+	return weight
+}
+
 // say adds what the access line says to e, but for its time.
 func (v *visit) say(e *zerolog.Event) {
 	r, x, end := v.request, &v.exchange, &v.outcome
