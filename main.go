@@ -25,6 +25,9 @@ const (
 )
 
 func main() {
+	// Whoever reads the output may go, as in "snowgate serve 2>&1 | head -n1": the write then fails,
+	// and does not end the process.
+	signal.Ignore(syscall.SIGPIPE)
 	p := &process{environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.run(untilSignal(p.flushLog), os.Args[1:]))
 }

@@ -176,7 +176,7 @@ func TestEntitled(t *testing.T) {
 	}
 	expect := func(id string, scopes scope.List, ok bool) {
 		t.Helper()
-		if got, gotOK := r.Entitled(id); got != scopes || gotOK != ok {
+		if got, gotOK := r.Entitled(id, 0); got != scopes || gotOK != ok {
 			t.Errorf("Entitled(%s) = %q, %v, want %q, %v", id, got, gotOK, scopes, ok)
 		}
 	}
@@ -358,7 +358,7 @@ func TestLookupsDoNotAllocate(t *testing.T) {
 		"Authenticate, unknown":  func() { _, _ = r.Authenticate("b", text, now) },
 		"Authenticate, disabled": func() { _, _ = r.Authenticate("disabled", text, now) },
 		"Lookup":                 func() { _ = r.Lookup("a") },
-		"Entitled":               func() { _, _ = r.Entitled("a") },
+		"Entitled":               func() { _, _ = r.Entitled("a", 0) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s allocates %v times, want 0", name, n)

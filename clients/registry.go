@@ -158,12 +158,12 @@ func (r *Registry) Revision() uint64 { return r.current.Load().revision }
 // have changed.
 func (r *Registry) Version() uint64 { return r.current.Load().version }
 
-// Entitled tells what the client of a live token may have now: its scopes, and
-// whether it exists and is not disabled. That it does not exist is certain only
-// while the registry is current; see [Registry.Follow].
-func (r *Registry) Entitled(client string) (scopes scope.List, ok bool) {
+// Entitled tells what the client of a live token of that generation may have now: its scopes, and
+// whether it exists, is not disabled, and did not begin a later generation. That it does not exist
+// is certain only while the registry is current; see [Registry.Follow].
+func (r *Registry) Entitled(client string, generation uint64) (scopes scope.List, ok bool) {
 	c := r.Lookup(client)
-	if c == nil || c.Disabled {
+	if c == nil || c.Disabled || generation < c.Generation {
 		return "", false
 	}
 	return c.Scopes, true

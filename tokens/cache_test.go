@@ -122,7 +122,7 @@ type policy struct {
 	version atomic.Uint64
 }
 
-func (p *policy) Entitled(client string) (scope.List, bool) {
+func (p *policy) Entitled(client string, generation uint64) (scope.List, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	scopes, ok := p.scopes[client]

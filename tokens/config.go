@@ -39,9 +39,10 @@ type DecisionObserver interface {
 // ClientPolicy knows what clients may have now, whatever their tokens say.
 // It is asked by many goroutines at once and must not block.
 type ClientPolicy interface {
-	// Entitled returns the scopes that client may have; ok is false if there is no
-	// such client, or it is disabled.
-	Entitled(client string) (scopes scope.List, ok bool)
+	// Entitled returns the scopes that client may have with a token of that generation; ok is
+	// false if there is no such client, it is disabled, or its tokens of that generation were
+	// ended, as those of a client that was deleted and made anew.
+	Entitled(client string, generation uint64) (scopes scope.List, ok bool)
 	// Version changes whenever any answer of Entitled may have changed.
 	Version() uint64
 }

@@ -108,7 +108,7 @@ func (c *cache) under(policy ClientPolicy, g *grant) (left scope.List, ok bool) 
 
 // judged asks policy. Grants that may be used as they are share the answer.
 func (c *cache) judged(policy ClientPolicy, g *grant, version uint64) *verdict {
-	left, ok := reduced(g.scope, g.client, policy)
+	left, ok := reduced(g, policy)
 	if !ok || left != g.scope {
 		return &verdict{version: version, ok: ok, less: left}
 	}
@@ -120,13 +120,14 @@ func (c *cache) judged(policy ClientPolicy, g *grant, version uint64) *verdict {
 	return v
 }
 
-// reduced returns what client still has of granted, and false if it is not
+// reduced returns what its client still has of the scope of g, and false if it is not
 // entitled to anything.
-func reduced(granted scope.List, client string, policy ClientPolicy) (left scope.List, ok bool) {
-	scopes, ok := policy.Entitled(client)
+func reduced(g *grant, policy ClientPolicy) (left scope.List, ok bool) {
+	scopes, ok := policy.Entitled(g.client, g.generation)
 	if !ok {
 		return "", false
 	}
+	granted := g.scope
 	if scopes.Contains(granted) {
 		return granted, true
 	}

@@ -84,9 +84,9 @@ type counting struct {
 	asked atomic.Int64
 }
 
-func (c *counting) Entitled(client string) (scope.List, bool) {
+func (c *counting) Entitled(client string, generation uint64) (scope.List, bool) {
 	c.asked.Add(1)
-	return c.policy.Entitled(client)
+	return c.policy.Entitled(client, generation)
 }
 
 // TestVerdictIsThatOfTheGrant: the policy is asked once for all its tokens, and again

@@ -85,7 +85,7 @@ func (s *Service) verdict(t *Token, o Origin) error {
 		}
 	}
 	if s.cfg.Clients != nil {
-		if _, ok := s.cfg.Clients.Entitled(t.Client); !ok {
+		if _, ok := s.cfg.Clients.Entitled(t.Client, t.Generation); !ok {
 			return ErrClient
 		}
 	}

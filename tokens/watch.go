@@ -123,15 +123,15 @@ func (s *Service) stillGood(t *Token, required Requirement) error {
 	if err := s.verdict(t, origin); err != nil {
 		return err
 	}
-	return s.entitled(t.Client, required)
+	return s.entitled(t, required)
 }
 
-// entitled checks that a client may still have what a place requires.
-func (s *Service) entitled(client string, required Requirement) error {
+// entitled checks that the client of t may still have what a place requires.
+func (s *Service) entitled(t *Token, required Requirement) error {
 	if s.cfg.Clients == nil {
 		return nil
 	}
-	scopes, ok := s.cfg.Clients.Entitled(client)
+	scopes, ok := s.cfg.Clients.Entitled(t.Client, t.Generation)
 	if !ok {
 		return ErrClient
 	}
@@ -159,7 +159,7 @@ func (s *Service) ClientsChanged(clients ...string) {
 	var doomed []ending
 	for _, client := range clients {
 		for t := range w.byClient[client] {
-			doomed = w.judge(doomed, t, func(st *stream) error { return s.entitled(client, st.required) })
+			doomed = w.judge(doomed, t, func(st *stream) error { return s.entitled(&t.token, st.required) })
 		}
 	}
 	w.mu.Unlock()
