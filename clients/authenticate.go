@@ -9,8 +9,9 @@ import (
 // Authenticate returns the client that id names if secret is one of its
 // secrets and that is good at now, and the client is not disabled. Anything else
 // is [ErrUnauthenticated], with the same text and after the same work: one hash
-// and a number of comparisons that depends on neither id nor secret. An empty
-// secret never authenticates.
+// and a number of comparisons that depends on neither id nor secret. A text that does
+// not have the format of a client secret (see [CheckSecret]) never authenticates, even
+// if its digest is registered; whether it has depends on the text alone.
 //
 // While the store of clients is not known to be current (see [Registry.Follow]),
 // nothing is said about a client that is not configured: the answer is
@@ -26,11 +27,12 @@ func (r *Registry) Authenticate(id, secret string, now time.Time) (*Client, erro
 	if !known {
 		e = &nobody
 	}
+	wellFormed := secretFlaw(secret) == ""
 	hit, _ := match(e.client.Secrets, Digest(secret), s.slots(), now)
 	switch {
 	case s.configured[id] == nil && !r.certain(s):
 		return nil, ErrUnavailable
-	case hit >= 0 && known && secret != "" && !e.client.Disabled:
+	case hit >= 0 && known && wellFormed && !e.client.Disabled:
 		e.uses[hit].at(now)
 		return &e.client, nil
 	default:

@@ -29,17 +29,17 @@ func TestStoredClientsComeAndGo(t *testing.T) {
 	r := testRegistry()
 	r.ChangeStored([]Client{stored("a", "one"), stored("b", "two")}, nil)
 	for id, secret := range map[string]string{"a": "one", "b": "two", "orders": "first"} {
-		if c, err := r.Authenticate(id, secret, noon); err != nil || c.ID != id || c.DefaultTTL != time.Hour {
+		if c, err := r.Authenticate(id, textOf(secret), noon); err != nil || c.ID != id || c.DefaultTTL != time.Hour {
 			t.Errorf("Authenticate(%s) = %v, %v, want the client", id, c, err)
 		}
 	}
 	r.ChangeStored([]Client{stored("b", "three")}, []string{"a", "never was"})
 	for id, secret := range map[string]string{"a": "one", "b": "two"} {
-		if _, err := r.Authenticate(id, secret, noon); err != ErrUnauthenticated {
+		if _, err := r.Authenticate(id, textOf(secret), noon); err != ErrUnauthenticated {
 			t.Errorf("Authenticate(%s) after the change = %v, want ErrUnauthenticated", id, err)
 		}
 	}
-	if _, err := r.Authenticate("b", "three", noon); err != nil {
+	if _, err := r.Authenticate("b", textOf("three"), noon); err != nil {
 		t.Errorf("Authenticate(b) with its new secret = %v", err)
 	}
 }
@@ -98,10 +98,10 @@ func TestClash(t *testing.T) {
 	if diff := cmp.Diff([]string{"orders"}, told); diff != "" {
 		t.Errorf("clashes that were told (-want +got):\n%s", diff)
 	}
-	if _, err := r.Authenticate("orders", "stolen", noon); err != ErrUnauthenticated {
+	if _, err := r.Authenticate("orders", textOf("stolen"), noon); err != ErrUnauthenticated {
 		t.Errorf("the stored client got in behind the configured one: %v", err)
 	}
-	if c, err := r.Authenticate("orders", "first", noon); err != nil || c.Source != SourceFile {
+	if c, err := r.Authenticate("orders", textOf("first"), noon); err != nil || c.Source != SourceFile {
 		t.Errorf("the configured client = %v, %v, want it to count", c, err)
 	}
 	if r.Stored("orders") == nil || r.Len() != len(testRegistry().current.Load().configured)+2 {
@@ -147,7 +147,7 @@ func TestAnswersWhileTheStoreIsNotCurrent(t *testing.T) {
 			{"off", "two", refusal},                 // it may be enabled again
 			{"unknown", "one", refusal},
 		} {
-			if _, err := r.Authenticate(tt.id, tt.secret, noon); err != tt.want {
+			if _, err := r.Authenticate(tt.id, textOf(tt.secret), noon); err != tt.want {
 				t.Errorf("%s: Authenticate(%s, %s) = %v, want %v", state, tt.id, tt.secret, err, tt.want)
 			}
 		}
@@ -252,7 +252,7 @@ func TestUsed(t *testing.T) {
 	r.ChangeStored([]Client{stored("a", "one", "two")}, nil)
 	use := func(id, secret string, at time.Time) {
 		t.Helper()
-		_, _ = r.Authenticate(id, secret, at)
+		_, _ = r.Authenticate(id, textOf(secret), at)
 	}
 	expect := func(reason string, want ...Use) {
 		t.Helper()
@@ -311,7 +311,7 @@ func TestUsedWhileAllHappens(t *testing.T) {
 	for range 3 {
 		wg.Go(func() {
 			for i := range seconds {
-				if _, err := r.Authenticate("a", "one", noon.Add(time.Duration(i)*time.Second)); err != nil {
+				if _, err := r.Authenticate("a", textOf("one"), noon.Add(time.Duration(i)*time.Second)); err != nil {
 					t.Error(err)
 				}
 			}

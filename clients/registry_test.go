@@ -13,8 +13,31 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-func kept(id, text string, expires time.Time) Secret {
-	return Secret{ID: id, SHA256: Digest(text), ExpiresAt: expires}
+// textOf returns a client secret, always the same for a name.
+func textOf(name string) string { return formatSecret(sha256.Sum256([]byte(name))).text }
+
+func kept(id, name string, expires time.Time) Secret {
+	return Secret{ID: id, SHA256: Digest(textOf(name)), ExpiresAt: expires}
+}
+
+// TestFreeFormSecretsAreRefused: the digest of a text that anybody can guess may be registered,
+// by a file that was copied from an example. The text must not open the gateway.
+func TestFreeFormSecretsAreRefused(t *testing.T) {
+	good := textOf("good")
+	r := NewRegistry(time.Hour)
+	for _, text := range []string{"test", "secret", "password", "changeme", "sgs_test", good[:SecretLen-1], good + "0", "x" + good[1:], good[:SecretLen-1] + "-"} {
+		replace(r, []Client{{ID: "careless", Secrets: []Secret{{ID: "s1", SHA256: Digest(text)}}}})
+		if c, err := r.Authenticate("careless", text, noon); c != nil || err != ErrUnauthenticated {
+			t.Errorf("Authenticate(careless, %q) = %v, %v, want exactly ErrUnauthenticated", text, c, err)
+		}
+		if n := testing.AllocsPerRun(10, func() { _, _ = r.Authenticate("careless", text, noon) }); n != 0 {
+			t.Errorf("refusing %q allocates %v times, want 0", text, n)
+		}
+	}
+	replace(r, []Client{{ID: "careful", Secrets: []Secret{kept("s1", "good", time.Time{})}}})
+	if _, err := r.Authenticate("careful", good, noon); err != nil {
+		t.Errorf("Authenticate with a client secret = %v", err)
+	}
 }
 
 // replace makes all the configured clients.
@@ -31,7 +54,7 @@ func testRegistry() *Registry {
 		{ID: "billing", Secrets: []Secret{kept("s1", "third", noon.Add(time.Millisecond))}, TokenTTL: time.Minute},
 		{ID: "empty"},
 		{ID: "disabled", Secrets: []Secret{kept("s1", "fourth", time.Time{})}, Disabled: true},
-		{ID: "careless", Secrets: []Secret{{ID: "zero"}, kept("empty", "", time.Time{})}},
+		{ID: "careless", Secrets: []Secret{{ID: "zero"}, {ID: "empty", SHA256: Digest("")}}},
 	})
 	return r
 }
@@ -43,23 +66,23 @@ func TestAuthenticate(t *testing.T) {
 		ok         bool
 		reason     string
 	}{
-		{"orders", "first", noon, true, "a secret without an end"},
-		{"orders", "second", noon.Add(-time.Nanosecond), true, "the last instant before the end"},
-		{"orders", "second", noon, false, "the end is the first instant that is too late"},
-		{"orders", "first", noon.AddDate(50, 0, 0), true, "the end of one secret does not touch another"},
-		{"billing", "third", noon, true, "the only secret"},
-		{"billing", "first", noon, false, "another client's secret"},
-		{"orders", "third", noon, false, "another client's secret"},
-		{"orders", "First", noon, false, "secrets are case-sensitive"},
-		{"orders", "first ", noon, false, "the whole text counts"},
+		{"orders", textOf("first"), noon, true, "a secret without an end"},
+		{"orders", textOf("second"), noon.Add(-time.Nanosecond), true, "the last instant before the end"},
+		{"orders", textOf("second"), noon, false, "the end is the first instant that is too late"},
+		{"orders", textOf("first"), noon.AddDate(50, 0, 0), true, "the end of one secret does not touch another"},
+		{"billing", textOf("third"), noon, true, "the only secret"},
+		{"billing", textOf("first"), noon, false, "another client's secret"},
+		{"orders", textOf("third"), noon, false, "another client's secret"},
+		{"orders", strings.ToLower(textOf("first")), noon, false, "secrets are case-sensitive"},
+		{"orders", textOf("first") + " ", noon, false, "the whole text counts"},
 		{"orders", "", noon, false, "no secret"},
-		{"Orders", "first", noon, false, "ids are case-sensitive"},
-		{"", "first", noon, false, "no id"},
+		{"Orders", textOf("first"), noon, false, "ids are case-sensitive"},
+		{"", textOf("first"), noon, false, "no id"},
 		{"", "", noon, false, "neither"},
-		{"nobody", "first", noon, false, "unknown client"},
+		{"nobody", textOf("first"), noon, false, "unknown client"},
 		{"nobody", "", noon, false, "unknown client, no secret"},
-		{"disabled", "fourth", noon, false, "the right secret of a disabled client"},
-		{"disabled", "first", noon, false, "a wrong secret of a disabled client"},
+		{"disabled", textOf("fourth"), noon, false, "the right secret of a disabled client"},
+		{"disabled", textOf("first"), noon, false, "a wrong secret of a disabled client"},
 		{"empty", "", noon, false, "an unset secret does not equal an empty one"},
 		{"careless", "", noon, false, "not even if the digest of nothing was registered"},
 		{"careless", string(make([]byte, 32)), noon, false, "the zero digest is no text's"},
@@ -124,10 +147,10 @@ func TestReplace(t *testing.T) {
 	r := testRegistry()
 	before := r.Lookup("orders")
 	replace(r, []Client{{ID: "new", Secrets: []Secret{kept("s", "text", time.Time{})}}})
-	if _, err := r.Authenticate("orders", "first", noon); !errors.Is(err, ErrUnauthenticated) {
+	if _, err := r.Authenticate("orders", textOf("first"), noon); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("a removed client still gets in: %v", err)
 	}
-	if _, err := r.Authenticate("new", "text", noon); err != nil {
+	if _, err := r.Authenticate("new", textOf("text"), noon); err != nil {
 		t.Errorf("a new client does not get in: %v", err)
 	}
 	if before == nil || before.DefaultTTL != time.Hour || r.Lookup("orders") != nil || r.Len() != 1 {
@@ -141,7 +164,7 @@ func TestReplaceWhileAuthenticating(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {
-				if c, err := r.Authenticate("orders", "first", noon); err != nil || c.DefaultTTL != time.Hour {
+				if c, err := r.Authenticate("orders", textOf("first"), noon); err != nil || c.DefaultTTL != time.Hour {
 					t.Errorf("Authenticate while the registry changes = %v, %v", c, err)
 					return
 				}

@@ -68,22 +68,46 @@ func Digest(secret string) [sha256.Size]byte {
 // damaged on the way. It says nothing about whether the secret is good.
 // The error matches [ErrSecretFormat].
 func CheckSecret(text string) error {
+	switch flaw := secretFlaw(text); flaw {
+	case "":
+		return nil
+	case flawLength:
+		return fmt.Errorf("%w: %d characters instead of %d", ErrSecretFormat, len(text), SecretLen)
+	default:
+		return fmt.Errorf("%w: %s", ErrSecretFormat, flaw)
+	}
+}
+
+const flawLength = "wrong length"
+
+// secretFlaw says why text is not a client secret, or nothing if it is one. It does not allocate,
+// and what it does depends on text alone.
+func secretFlaw(text string) string {
 	switch {
 	case !strings.HasPrefix(text, secretPrefix):
-		return fmt.Errorf("%w: it does not start with %s", ErrSecretFormat, secretPrefix)
+		return "it does not start with " + secretPrefix
 	case len(text) != SecretLen:
-		return fmt.Errorf("%w: %d characters instead of %d", ErrSecretFormat, len(text), SecretLen)
+		return flawLength
 	case !isBase62(text[len(secretPrefix):]):
-		return fmt.Errorf("%w: a character outside 0-9A-Za-z", ErrSecretFormat)
+		return "a character outside 0-9A-Za-z"
 	case text[len(secretPrefix):checkedLen] > maxRandom:
-		return fmt.Errorf("%w: the number does not fit 256 bits", ErrSecretFormat)
+		return "the number does not fit 256 bits"
 	}
 	var check [checkLen]byte
-	base62(check[:], []uint64{uint64(crc32.ChecksumIEEE([]byte(text[:checkedLen])))})
+	base62(check[:], []uint64{uint64(checksum(text[:checkedLen]))})
 	if string(check[:]) != text[checkedLen:] {
-		return fmt.Errorf("%w: the check digits do not match, it was damaged or mistyped", ErrSecretFormat)
+		return "the check digits do not match, it was damaged or mistyped"
 	}
-	return nil
+	return ""
+}
+
+// checksum is crc32.ChecksumIEEE for a text, which it does not copy to the heap.
+func checksum(text string) uint32 {
+	crc := ^uint32(0)
+	for i := range len(text) {
+		crc = crc32.IEEETable[byte(crc)^text[i]] ^ crc>>8
+	}
+	return ^crc
 }
 
 // Reveal returns the text itself, to be shown once to whoever made it.
