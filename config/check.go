@@ -47,8 +47,20 @@ var checks = []check{
 	{"ID_ROLLBACK", []string{"ID_LAYOUT"}, checkRollbackField},
 	{"ID_ROLLBACK_WAIT", nil, func(c *Config, _ time.Time) string { return notNegative(c.IDRollbackWait) }},
 	{"ID_RING_SIZE", nil, checkRingSize},
+	{"ID_RING_SIZE", []string{"ID_ROLLBACK"}, func(c *Config, _ time.Time) string {
+		if c.IDRollback == "ring" && c.IDRingSize == 1 {
+			return "is too small for " + Prefix + "ID_ROLLBACK=ring, which needs 2 slots at least"
+		}
+		return ""
+	}},
 	{"WORKER_ID", []string{"ID_LAYOUT"}, checkWorker},
 	{"DATACENTER_ID", []string{"ID_LAYOUT"}, checkDatacenter},
+	{"DATACENTER_ID", []string{"WORKER_ID"}, func(c *Config, _ time.Time) string {
+		if c.DatacenterID != 0 && c.WorkerID.Source == WorkerRegistry {
+			return "has no use with " + Prefix + "WORKER_ID=registry, which takes the datacenter number from the registry; leave it out"
+		}
+		return ""
+	}},
 	{"STATE_FILE", []string{"REDIS_URL"}, checkStateFile},
 	{"TOKEN_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenTTL) }},
 	{"TOKEN_MAX_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenMaxTTL) }},
