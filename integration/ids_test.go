@@ -159,6 +159,9 @@ func systemRows(t *testing.T) map[string][]string {
 		}
 		rows[cells[1][1:2]] = env
 	}
+	if len(rows) == 0 {
+		t.Fatal("docs/ids.md has no table of systems")
+	}
 	return rows
 }
 
