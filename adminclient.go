@@ -86,7 +86,7 @@ type adminClient struct {
 // the command itself found among them. It contacts nobody.
 func (f *adminFlags) connect(ctx context.Context, p *process, found ...error) (*adminClient, error) {
 	secret, err := adminSecret(p.environ)
-	if faults := errors.Join(append(found, f.check(), err)...); faults != nil {
+	if faults := errors.Join(append(found, p.environFault(), f.check(), err)...); faults != nil {
 		return nil, usageError{faults}
 	}
 	plain := &http.Client{

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
+
+	"snowgate/config"
 )
 
 // healthTimeout bounds the probe; Docker's default for a HEALTHCHECK is 30 s.
@@ -22,6 +25,9 @@ func runHealth(ctx context.Context, p *process, args []string) error {
 	}
 	if *url == "" {
 		*url = readyURL(p.getenv("SNOWGATE_LISTEN"), p.getenv("SNOWGATE_TLS_CERT") != "")
+	}
+	if err := p.environFault(); err != nil {
+		return usageError{err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -75,12 +81,15 @@ func localURL(listen string, secure bool) string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// getenv returns the value of the variable called name, empty if it is unset.
+// getenv returns the value of the variable called name, or of the file that NAME_FILE names; empty
+// if neither is set. A file that cannot be read is a fault, see [process.environFault].
 func (p *process) getenv(name string) string {
-	for _, entry := range p.environ {
-		if value, ok := strings.CutPrefix(entry, name+"="); ok {
-			return value
-		}
+	value, err := config.Value(p.environ, name)
+	if err != nil && !slices.ContainsFunc(p.faults, func(f error) bool { return f.Error() == err.Error() }) {
+		p.faults = append(p.faults, err)
 	}
-	return ""
+	return value
 }
+
+// environFault returns what getenv could not read, nil if there was nothing.
+func (p *process) environFault() error { return errors.Join(p.faults...) }

@@ -55,6 +55,8 @@ type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
+	faults []error // of variables that a command could not read; see environFault
+
 	log atomic.Pointer[logsink.Sink] // nil until the gateway logs
 }
 

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -213,3 +216,37 @@ func mintWith(t *testing.T, key tokens.Key) string {
 type anID idgen.ID
 
 func (id anID) Next(context.Context) (idgen.ID, error) { return idgen.ID(id), nil }
+
+// TestCommandsReadFilesOfVariables: commands honour NAME_FILE as the gateway does, and name a file
+// that cannot be read.
+func TestCommandsReadFilesOfVariables(t *testing.T) {
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer gateway.Close()
+	file := filepath.Join(t.TempDir(), "listen")
+	if err := os.WriteFile(file, []byte(gateway.Listener.Addr().String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args    []string
+		environ string
+		code    int
+		stderr  string
+	}{
+		{[]string{"health"}, "SNOWGATE_LISTEN_FILE=" + file, exitOK, ""},
+		{[]string{"health"}, "SNOWGATE_LISTEN_FILE=/nowhere", exitUsage, "SNOWGATE_LISTEN"},
+		{[]string{"client", "list"}, "SNOWGATE_ADMIN_LISTEN_FILE=/nowhere", exitUsage, "SNOWGATE_ADMIN_LISTEN"},
+		{[]string{"client", "list"}, "SNOWGATE_ISSUER_FILE=/nowhere\nSNOWGATE_TLS_CERT=x", exitUsage, "SNOWGATE_ISSUER"},
+		{[]string{"revoke", "-client", "a"}, "SNOWGATE_TLS_CERT_FILE=/nowhere", exitUsage, "SNOWGATE_TLS_CERT"},
+		{[]string{"key", "list"}, "SNOWGATE_ADMIN_CLIENT_SECRET_FILE=/nowhere", exitUsage, "SNOWGATE_ADMIN_CLIENT_SECRET"},
+	} {
+		var stderr strings.Builder
+		p := &process{environ: strings.Split(test.environ, "\n"), stdout: io.Discard, stderr: &stderr}
+		if code := p.run(t.Context(), test.args); code != test.code || !strings.Contains(stderr.String(), test.stderr) {
+			t.Errorf("%v with %s = %d %q, want %d naming %s", test.args, test.environ, code, stderr.String(), test.code, test.stderr)
+		}
+	}
+}

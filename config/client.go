@@ -200,10 +200,27 @@ func (r *clientReader) digest(n *yaml.Node) (digest [sha256.Size]byte) {
 	switch earlier := r.digests[digest]; {
 	case digest == sha256.Sum256(nil):
 		r.fault(n, "sha256 is that of an empty text")
+	case isExample(digest):
+		r.fault(n, "sha256 is that of a word everybody knows; make a secret with: snowgate client new")
 	case earlier != nil:
 		r.fault(n, "the secret with this sha256 is in use, at %s; every client needs its own", place(earlier))
 	default:
 		r.digests[digest] = n
 	}
 	return digest
+}
+
+// isExample reports whether digest is that of a word which examples use as a secret. Such a client
+// would be open to whoever has read the example.
+func isExample(digest [sha256.Size]byte) bool {
+	for _, word := range [...]string{
+		"test", "test1", "test2", "secret", "Secret", "secret1", "password", "Password", "passw0rd", "changeme", "change-me",
+		"changeit", "admin", "root", "example", "demo", "snowgate", "foo", "bar", "hello", "client", "client-secret", "client_secret",
+		"my-secret", "mysecret", "s3cr3t", "letmein", "default", "123456", "12345678", "0000",
+	} {
+		if digest == sha256.Sum256([]byte(word)) || digest == sha256.Sum256([]byte(word+"\n")) {
+			return true
+		}
+	}
+	return false
 }

@@ -102,6 +102,25 @@ func readValue(path string) (string, error) {
 	return text, nil
 }
 
+// Value returns the value of one variable of environ, by its full name, for commands that need no
+// whole configuration: its own, or the content of the file that NAME_FILE names, and empty if
+// neither is there. The error is of type [Faults] and names the variable.
+func Value(environ []string, name string) (string, error) {
+	given := map[string]string{}
+	for _, line := range environ {
+		key, value, _ := strings.Cut(line, "=")
+		if _, seen := given[key]; !seen && (key == name || key == name+fileSuffix) {
+			given[key] = value
+		}
+	}
+	v := &variables{values: map[string]string{}, files: map[string]string{}, empty: map[string]bool{}, bad: map[string]bool{}}
+	v.take(name, given)
+	if len(v.faults) > 0 {
+		return "", v.faults
+	}
+	return v.values[name], nil
+}
+
 // cause returns the reason in an error of package os without its path, which
 // the caller words itself.
 func cause(err error) error {

@@ -1,12 +1,15 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +44,8 @@ func TestParseGoodFile(t *testing.T) {
 		Clients: []clients.Client{{
 			ID: "orders-worker", Name: "Orders, nightly",
 			Secrets: []clients.Secret{
-				{ID: "s1", SHA256: clients.Digest("test"), ExpiresAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
-				{ID: "s2", SHA256: clients.Digest("test2")}, // hexadecimal in capitals
+				{ID: "s1", SHA256: clients.Digest("a digest of the tests of package config"), ExpiresAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
+				{ID: "s2", SHA256: clients.Digest("another digest of the tests")}, // hexadecimal in capitals
 			},
 			Scopes: "orders.read orders.write", Audiences: []string{"https://orders.example"}, TokenTTL: 30 * time.Minute,
 			Rate: limit.Rate{Count: 100, Per: time.Second}, Introspect: clients.IntrospectAudience, Disabled: true,
@@ -433,5 +436,35 @@ func TestWebSocketNeedsHTTP1(t *testing.T) {
 	_, err := parse("routes: [{name: a, path: /, upstreams: ['h2c://a:50051'], websocket: true}]")
 	if want := "f:1:70: a WebSocket needs HTTP/1.1, and an upstream of the route is h2c"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestExamplesOpenNothing: no document holds a digest or a secret that would open a gateway.
+func TestExamplesOpenNothing(t *testing.T) {
+	usable := regexp.MustCompile(`\b[0-9a-f]{64}\b|\bsgs_[0-9A-Za-z]{49}\b|\bsgt_[0-9A-Za-z]{65,66}\b`)
+	pages := 0
+	for _, root := range []string{"../README.md", "../docs", "../deploy", "../docker-compose.yml"} {
+		err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(name) == ".pgo" {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			if found := usable.Find(text); found != nil {
+				t.Errorf("%s holds %s: put <64 hex digits> there, or the like", name, found)
+			}
+			pages++
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pages < 30 {
+		t.Errorf("%d pages were read", pages)
+	}
+	digest := sha256.Sum256([]byte("test"))
+	_, err := parseFile("x.yaml", fmt.Appendf(nil, "clients:\n  - id: a\n    secrets: [{id: s1, sha256: %x}]\n", digest), testRules)
+	if err == nil || !strings.Contains(err.Error(), "a word everybody knows") {
+		t.Errorf("the digest of test: %v, want a refusal", err)
 	}
 }

@@ -125,6 +125,6 @@ func withSecrets(config string) (text string, secrets []string) {
 }
 
 var (
-	digests     = regexp.MustCompile(`sha256: [0-9a-f]{64}`)
+	digests     = regexp.MustCompile(`sha256: <64 hex digits>`)
 	upstreamURL = regexp.MustCompile(`http://[a-z]+:8080`)
 )
