@@ -33,6 +33,10 @@ race: race-build ## Run the tests with the race detector, in random order.
 race-build: ## Compile the tests with the race detector, on all processors.
 	go list -race -test -deps -export ./... >/dev/null
 
+.PHONY: cuts
+cuts: ## Run the tests of connections with everything cut that clients and services send, in all modes at once: they mostly wait.
+	.ci/cuts
+
 .PHONY: integration
 integration: ## Run the tests; those that miss Redis or Docker fail.
 	SNOWGATE_TEST_REQUIRE=1 go test -count=1 ./...

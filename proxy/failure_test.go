@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"snowgate/integration/cuttest"
 )
 
 // closedPort returns the address of a port where nobody listens.
@@ -327,6 +329,7 @@ func TestBodyLimit(t *testing.T) {
 }
 
 func TestMalformedBodies(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "net/http closes behind its 400 without reading on, which resets the connection")
 	service := newUpstream(t, says(okAnswer))
 	g := newGateway(t, gatewayOptions{}, public(service.url), protected(service.url))
 	smuggled := get("/svc", "")

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/proxy"
 )
 
@@ -163,6 +164,7 @@ func TestFailingFleetAnswersItself(t *testing.T) {
 // TestOneEndpointDoesNotEjectReplicas: whatever clients send to an endpoint that fails, in any
 // order, every other request is answered, and no replica is taken out.
 func TestOneEndpointDoesNotEjectReplicas(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "it counts many requests, and each takes longer")
 	script := func(conn net.Conn, request string) bool {
 		if strings.HasPrefix(request, "GET /public/bad ") {
 			return says(unavailableAnswer)(conn, request)

@@ -88,6 +88,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	wrote, waits, cut := 0, true, c.mode.pieces()
+	cut.writes = true
 	for wrote < len(p) {
 		size := cut.next(len(p) - wrote)
 		n, err := c.Conn.Write(p[wrote : wrote+size])
@@ -121,7 +122,7 @@ func (c *Conn) SetLinger(seconds int) error {
 // its socket, so that both ways to read are tried.
 func Dialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	var mu sync.Mutex
-	patient := false
+	patient := true // so that the first one does not hide it
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {

@@ -86,27 +86,33 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestWrites: the peer reads each piece by itself, though its buffer is larger.
+// TestWrites: the peer reads each piece by itself, though its buffer is larger. On a machine that
+// stands still it may not come to that in time, so there are some tries.
 func TestWrites(t *testing.T) {
 	for _, mode := range []Mode{Bytes, Edges, Random(1), At(10)} {
-		near, far := pair(t)
-		if _, err := unreadOf(near); err != nil {
-			t.Skip(err)
-		}
-		go func() {
-			_, _ = io.WriteString(mode.Writes(near), long)
-			_ = near.Close()
-		}()
-		got, sizes := readAll(t, far)
-		if got != long {
-			t.Errorf("%v: what came is not what was sent", mode)
-		}
 		cut, pieces := mode.pieces(), 0
+		cut.writes = true
 		for left := len(long); left > 0; pieces++ {
 			left -= cut.next(left)
 		}
-		if mode.kind != random && len(sizes) < pieces/2 {
-			t.Errorf("%v: %d reads for %d pieces", mode, len(sizes), pieces)
+		most := 0
+		for try := 0; try < 10 && most < pieces/2; try++ {
+			near, far := pair(t)
+			if _, err := unreadOf(near); err != nil {
+				t.Skip(err)
+			}
+			go func() {
+				_, _ = io.WriteString(mode.Writes(near), long)
+				_ = near.Close()
+			}()
+			got, sizes := readAll(t, far)
+			if got != long {
+				t.Errorf("%v: what came is not what was sent", mode)
+			}
+			most = max(most, len(sizes))
+		}
+		if most < pieces/2 {
+			t.Errorf("%v: %d reads for %d pieces", mode, most, pieces)
 		}
 	}
 }

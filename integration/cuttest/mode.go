@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"testing"
 )
 
 // Variable is the environment variable that holds the mode.
@@ -100,6 +101,14 @@ func FromEnvironment() Mode {
 // Use sets the mode of connections that are made from now on.
 func Use(m Mode) { current.Store(&m) }
 
+// SkipUnlessWhole skips a test that does not hold when bytes are cut. why says what it counts.
+func SkipUnlessWhole(t testing.TB, why string) {
+	t.Helper()
+	if mode := Current(); mode != Whole {
+		t.Skipf("with bytes cut (%v): %s", mode, why)
+	}
+}
+
 // Current returns the mode of the process.
 func Current() Mode { return *current.Load() }
 
@@ -107,10 +116,10 @@ func Current() Mode { return *current.Load() }
 const edge = 2 << 10
 
 const (
-	byteRun   = 2 << 10  // bytes one by one, at the beginning of each window
+	byteRun   = 512      // bytes one by one, at the beginning of each window
 	window    = 64 << 10 // how often they come again
 	largePart = 4093     // bytes of a piece between them; a prime, so that it meets every offset
-	byteTail  = 16       // bytes one by one, at the end of a write
+	mostCuts  = 1000     // of one write, so that large ones end
 )
 
 // pieces chooses the pieces of one stream.
@@ -118,6 +127,7 @@ type pieces struct {
 	mode   Mode
 	offset int // of the next piece
 	turns  int
+	writes bool       // it is the stream of one Write
 	random *rand.Rand // of random
 }
 
@@ -140,6 +150,9 @@ func (p *pieces) next(left int) int {
 }
 
 func (p *pieces) size(left int) int {
+	if p.turns >= mostCuts && p.writes {
+		return left
+	}
 	switch p.mode.kind {
 	case bytes:
 		if p.offset%window < byteRun {

@@ -8,7 +8,7 @@ import (
 )
 
 // readerPatience is how long a piece waits for its reader. The reader may have no use for it.
-const readerPatience = 5 * time.Millisecond
+const readerPatience = 10 * time.Millisecond
 
 // errUnknown says that the system does not tell whether a peer has read something.
 var errUnknown = errors.New("cuttest: no way to look at the peer's socket")

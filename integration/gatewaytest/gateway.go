@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"snowgate/clients"
+	"snowgate/integration/cuttest"
 )
 
 // patience is how long a test waits for something that should come at once.
@@ -132,6 +133,9 @@ func Start(t testing.TB, o Options) *Gateway {
 	g.run()
 	listen := g.WaitLog("snowgate starts")
 	g.Addr = listen["listen"].(string)
+	if cuttest.Current() != cuttest.Whole {
+		g.Addr = cuttest.Relay(t, g.Addr)
+	}
 	g.URL = "http://" + g.Addr
 	if admin, ok := listen["admin_listen"].(string); ok {
 		g.AdminURL = "http://" + admin

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"snowgate/integration/cuttest"
 )
 
 // Service is an upstream that a test writes by hand, down to the bytes.
@@ -35,7 +37,7 @@ func NewService(t testing.TB, serve func(conn net.Conn, in io.Reader, request *h
 				return
 			}
 			s.accepted.Add(1)
-			go s.serve(conn, serve)
+			go s.serve(cuttest.Writes(conn), serve)
 		}
 	}()
 	return s

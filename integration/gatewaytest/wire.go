@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"snowgate/integration/cuttest"
 )
 
 // Recorder is an upstream that keeps the exact bytes of every request and answers
@@ -52,7 +54,7 @@ func (r *Recorder) serve() {
 		if err != nil {
 			return
 		}
-		go r.record(conn)
+		go r.record(cuttest.Writes(conn))
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"snowgate/integration/cuttest"
 )
 
 // What a test of an answer wants.
@@ -289,6 +291,7 @@ func TestInterimAnswers(t *testing.T) {
 // TestChunksAtOnce: what has come is returned, and not one byte is waited for that has
 // not.
 func TestChunksAtOnce(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "it asks what one read has brought")
 	const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	tests := []struct {
 		now   string // is sent at once; nothing more comes

@@ -15,10 +15,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"snowgate/integration/cuttest"
 )
 
 // TestReuse: which connections are kept.
 func TestReuse(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "what comes unasked is seen only if it is there before the next request")
 	tests := []struct {
 		answer string
 		kept   bool
@@ -55,6 +58,7 @@ func TestReuse(t *testing.T) {
 
 // TestHeadWithABody: what comes behind the head is no part of the next answer.
 func TestHeadWithABody(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "what comes unasked is seen only if it is there before the next request")
 	s := newServer(t, saysAlways(okAnswer))
 	for range 2 {
 		if got := s.ask(t, &Request{Method: "HEAD", Path: "/", Host: "h"}); got.status != 200 || got.body != "" {
@@ -368,6 +372,7 @@ func TestManyCalls(t *testing.T) {
 
 // TestAllocations of a call on a connection that was kept.
 func TestAllocations(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "the harness allocates")
 	s := newServer(t, func(c *client) {
 		head, answer := make([]byte, 4096), []byte(okAnswer)
 		for {
