@@ -47,13 +47,13 @@ type ClientPolicy interface {
 	Version() uint64
 }
 
-// UnknownLimiter bounds how many tokens that do not exist are answered as such to one address.
-// It is asked about refusals only, and is called by many goroutines at once and must not block.
+// UnknownLimiter bounds how many tokens that do not exist an address may have
+// looked up. It is called by many goroutines at once and must not block.
 type UnknownLimiter interface {
-	// Allow reports whether addr may be told that a token does not exist, and if not, after
-	// how long it may. It does not count.
+	// Allow reports whether a token may be looked up for addr, and if not, after
+	// how long one may. It does not count.
 	Allow(addr netip.Addr) (retryAfter time.Duration, ok bool)
-	// Note counts a token from addr that does not exist.
+	// Note counts a look-up for addr that found no such token.
 	Note(addr netip.Addr)
 }
 
@@ -100,7 +100,7 @@ type Config struct {
 	// OnFailStatic, if set, is told when tokens begin to be served by FailStatic,
 	// and when that is over. It must not block.
 	OnFailStatic func(active bool)
-	// Unknown limits what addresses that show tokens that do not exist are told; nil: nothing does.
+	// Unknown limits look-ups of tokens that do not exist; nil: nothing does.
 	Unknown UnknownLimiter
 
 	// Observer counts results; may be nil.

@@ -85,8 +85,9 @@ func (e *InsufficientScopeError) Error() string {
 	return fmt.Sprintf("tokens: the access token lacks a scope of %q", e.Required)
 }
 
-// LimitedError refuses a token that does not exist, where too many such came from the same
-// address (RFC 6585 §4, 429 Too Many Requests). A good token is never refused by it.
+// LimitedError says that a token was not looked up because too many unknown
+// ones came from the same address. It says nothing about the token
+// (RFC 6585 §4, 429 Too Many Requests).
 type LimitedError struct {
 	// RetryAfter is how long the address had better wait; 0 if that is not known.
 	RetryAfter time.Duration

@@ -28,7 +28,6 @@ type Service struct {
 	timers  budget.Timers
 	watches watches
 	static  staticMode
-	gone    gone
 }
 
 // NewService returns a service on cfg. It panics if a required field is missing.

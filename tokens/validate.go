@@ -167,10 +167,9 @@ func (s *Service) ask(ctx context.Context, q *question, ground footing) error {
 		if ground != firm {
 			return errUnconfirmed
 		}
-	}
-	asked := time.Now()
-	if s.gone.has(q.bearer.ID(), asked, s.Bound()) {
-		return s.refuse(q.addr, ErrUnknown)
+		if err := s.admit(q.addr); err != nil {
+			return err
+		}
 	}
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
@@ -183,10 +182,9 @@ func (s *Service) ask(ctx context.Context, q *question, ground footing) error {
 	}
 	if errors.Is(err, ErrUnknown) {
 		s.cache.drop(q.bearer.ID())
-		s.gone.add(q.bearer.ID(), asked)
 	}
 	if errors.Is(err, ErrUnknown) || errors.Is(err, ErrMismatch) {
-		return s.refuse(q.addr, err)
+		s.note(q.addr)
 	}
 	return err
 }
@@ -266,16 +264,20 @@ func (s *Service) decide(q *question, e *entry, instant time.Time, ground footin
 	return nil
 }
 
-// refuse counts a token from addr that does not exist, for the reason err. It returns err, or a
-// [*LimitedError] if there were too many from there. A token that is good never comes here, so
-// nobody who shows one is refused because of others at the same address.
-func (s *Service) refuse(addr netip.Addr, err error) error {
+// admit applies the limit of unknown tokens to an address.
+func (s *Service) admit(addr netip.Addr) error {
 	if s.cfg.Unknown == nil || !addr.IsValid() {
-		return err
+		return nil
 	}
 	if retryAfter, ok := s.cfg.Unknown.Allow(addr); !ok {
 		return &LimitedError{RetryAfter: retryAfter}
 	}
-	s.cfg.Unknown.Note(addr)
-	return err
+	return nil
+}
+
+// note counts a token that does not exist.
+func (s *Service) note(addr netip.Addr) {
+	if s.cfg.Unknown != nil && addr.IsValid() {
+		s.cfg.Unknown.Note(addr)
+	}
 }
