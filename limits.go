@@ -8,7 +8,7 @@ import (
 // limits are what keeps one caller from using up what is there for all.
 type limits struct {
 	failures *limit.Failures      // of authentication
-	unknown  *limit.UnknownTokens // looked up in Redis
+	unknown  *limit.UnknownTokens // and expired or revoked ones
 	rates    *redislimit.Limiter  // of token requests, per client
 	routes   *redislimit.Limiter  // of requests that are forwarded, per route and client
 }

@@ -91,7 +91,7 @@ type Config struct {
 	// What is refused beyond these is told by package limit.
 	FailedAuthRate        Rate `env:"FAILED_AUTH_RATE" envDefault:"10/m" doc:"failed authentications for one client id that are answered as such, beyond it with 429; a correct secret always passes; off for no limit"`
 	FailedAuthAddressRate Rate `env:"FAILED_AUTH_ADDRESS_RATE" envDefault:"60/m" doc:"the same for one address"`
-	UnknownTokenRate      Rate `env:"UNKNOWN_TOKEN_RATE" envDefault:"200/4s" doc:"tokens from one address that Redis is asked about and that do not exist, beyond it 429; off for no limit"`
+	UnknownTokenRate      Rate `env:"UNKNOWN_TOKEN_RATE" envDefault:"200/4s" doc:"tokens from one address that are looked up and answered 401 because they are unknown, expired or revoked, beyond it with 429; a good token always passes; off for no limit"`
 
 	TrustedProxies Prefixes `env:"TRUSTED_PROXIES" doc:"addresses and networks (CIDR), separated by commas, whose X-Forwarded-* headers are believed; none by default"`
 

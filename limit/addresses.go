@@ -31,19 +31,6 @@ func (l *Addresses) Allow(addr netip.Addr) Decision {
 	return decision
 }
 
-// Peek decides as Allow would, but does not count. It is for an event of which it
-// is not known yet whether it is of the kind that is limited.
-func (l *Addresses) Peek(addr netip.Addr) Decision {
-	if !addr.IsValid() || l.keyed.rate.IsZero() {
-		return Decision{Allowed: true}
-	}
-	decision := l.keyed.Peek(network(addr))
-	if !decision.Allowed {
-		l.observe.tell(l.kind, false)
-	}
-	return decision
-}
-
 // network returns what stands for all addresses of one host.
 func network(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")

@@ -27,7 +27,7 @@ func TestNetwork(t *testing.T) {
 func TestAddressesWithoutAddress(t *testing.T) {
 	l := NewAddresses(UnknownToken, Rate{1, time.Hour}, 0, nil, nil)
 	for range 3 {
-		if !l.Allow(netip.Addr{}).Allowed || !l.Peek(netip.Addr{}).Allowed {
+		if !l.Allow(netip.Addr{}).Allowed {
 			t.Fatal("a caller on a Unix socket was limited")
 		}
 	}
@@ -122,23 +122,20 @@ func TestUnknownTokens(t *testing.T) {
 	u := NewUnknownTokens(Rate{2, time.Second}, 0, c.now, func(kind Kind, allowed bool) {
 		reported = append(reported, fmt.Sprint(kind, allowed))
 	})
-	addr := netip.MustParseAddr("192.0.2.1")
-	for range 5 { // all of them exist
-		if _, ok := u.Allow(addr); !ok {
-			t.Fatal("refused although every token existed")
+	addr, neighbour := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for i, want := range []time.Duration{0, 0, 500 * time.Millisecond} {
+		if wait, ok := u.Failed(addr); wait != want || ok != (want == 0) {
+			t.Errorf("Failed() = %s, %t for unknown token %d, want a wait of %s", wait, ok, i+1, want)
 		}
 	}
-	u.Note(addr)
-	u.Note(addr)
-	wait, ok := u.Allow(addr)
-	if ok || wait != 500*time.Millisecond {
-		t.Errorf("Allow() = %s, %t after two unknown tokens, want a refusal for 500ms", wait, ok)
+	if _, ok := u.Failed(neighbour); !ok {
+		t.Error("another address is over the rate")
 	}
-	c.advance(wait)
-	if _, ok := u.Allow(addr); !ok {
-		t.Error("refused after the wait")
+	c.advance(500 * time.Millisecond)
+	if _, ok := u.Failed(addr); !ok {
+		t.Error("over the rate after the wait")
 	}
-	if got := fmt.Sprint(reported); got != "[unknown_tokentrue unknown_tokentrue unknown_tokenfalse]" {
+	if got := fmt.Sprint(reported); got != "[unknown_tokentrue unknown_tokentrue unknown_tokenfalse unknown_tokentrue unknown_tokentrue]" {
 		t.Errorf("reported %s", got)
 	}
 }

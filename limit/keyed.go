@@ -63,12 +63,7 @@ func NewKeyed[K comparable](rate Rate, size int, now func() time.Time) *Keyed[K]
 
 // Allow decides about one event of key, and counts it if it is allowed. It does
 // not allocate.
-func (l *Keyed[K]) Allow(key K) Decision { return l.decide(key, true) }
-
-// Peek decides as Allow would, but does not count.
-func (l *Keyed[K]) Peek(key K) Decision { return l.decide(key, false) }
-
-func (l *Keyed[K]) decide(key K, count bool) Decision {
+func (l *Keyed[K]) Allow(key K) Decision {
 	if l.rate.IsZero() {
 		return Decision{Allowed: true}
 	}
@@ -80,9 +75,7 @@ func (l *Keyed[K]) decide(key K, count bool) Decision {
 	defer lock.Unlock()
 	place, arrival := l.table[i].find(hash)
 	next, decision := l.rate.Take(arrival, now)
-	if count {
-		l.table[i][place] = slot{hash, next}
-	}
+	l.table[i][place] = slot{hash, next}
 	return decision
 }
 

@@ -71,20 +71,6 @@ func TestKeyedKeysAreApart(t *testing.T) {
 	}
 }
 
-func TestKeyedPeekDoesNotCount(t *testing.T) {
-	c := new(clock)
-	l := NewKeyed[string](Rate{1, time.Hour}, 0, c.now)
-	for range 3 {
-		if !l.Peek("key").Allowed {
-			t.Fatal("Peek() refused although nothing was counted")
-		}
-	}
-	l.Allow("key")
-	if d := l.Peek("key"); d.Allowed || d.RetryAfter != time.Hour {
-		t.Errorf("Peek() = %+v, want a refusal for an hour", d)
-	}
-}
-
 // TestKeyedMemory lets a million addresses come: the memory stays that of the
 // table, and whoever was over the limit before still is, although everything that
 // is new had to make room in the meantime.
@@ -150,7 +136,7 @@ func TestKeyedDoesNotAllocate(t *testing.T) {
 	names := NewKeyed[string](Rate{10, time.Minute}, 0, nil)
 	addresses := NewAddresses(UnknownToken, Rate{10, time.Minute}, 0, nil, nil)
 	addr := netip.MustParseAddr("2001:db8::1")
-	if n := testing.AllocsPerRun(100, func() { names.Allow("orders-worker"); addresses.Allow(addr); addresses.Peek(addr) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { names.Allow("orders-worker"); addresses.Allow(addr) }); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
 }

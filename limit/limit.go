@@ -29,7 +29,7 @@ const (
 	RouteClientRate Kind = "route_client_rate"   // requests of a client of a route
 	FailedClient    Kind = "failed_auth_client"  // failed authentications for a client id
 	FailedAddress   Kind = "failed_auth_address" // failed authentications from an address
-	UnknownToken    Kind = "unknown_token"       // unknown tokens from an address
+	UnknownToken    Kind = "unknown_token"       // unknown, expired or revoked tokens from an address
 )
 
 // Observer is told of every decision. It is called by many goroutines at once

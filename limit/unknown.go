@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// DefaultUnknownTokens is the default rate of unknown tokens from one address:
-// 50 a second, 200 at once. Each costs a look-up in Redis; a caller that uses the
+// DefaultUnknownTokens is the default rate of refused tokens from one address: 50 a
+// second, 200 at once. Each may cost a look-up in Redis; a caller that uses the
 // tokens it was given has none, and one that has missed a mass revocation has as
 // many as it has tokens.
 //
 //nolint:gochecknoglobals // a struct cannot be a constant
 var DefaultUnknownTokens = Rate{200, 4 * time.Second}
 
-// UnknownTokens limits how many tokens that turn out not to exist are looked up
-// for one address. It is asked before a look-up, and told afterwards if that found
-// nothing, so that tokens which exist use nothing up. It is safe for concurrent
-// use.
+// UnknownTokens limits how many tokens from one address are refused as such after
+// they were looked up: unknown, expired or revoked ones. It is told of those only,
+// after the look-up: so a good token always passes, and nobody can lock out
+// somebody else behind the same address. It is safe for concurrent use.
 type UnknownTokens struct{ addresses *Addresses }
 
 // NewUnknownTokens returns a limiter in memory; its parameters are those of
@@ -25,12 +25,9 @@ func NewUnknownTokens(rate Rate, size int, now func() time.Time, observe Observe
 	return &UnknownTokens{NewAddresses(UnknownToken, rate, size, now, observe)}
 }
 
-// Allow reports whether a token may be looked up for addr, and if not, after how
-// long one may. It does not count.
-func (u *UnknownTokens) Allow(addr netip.Addr) (retryAfter time.Duration, ok bool) {
-	decision := u.addresses.Peek(addr)
+// Failed counts a token from addr that was looked up and is not good. If there were
+// too many, ok is false, and after retryAfter there is room for one again.
+func (u *UnknownTokens) Failed(addr netip.Addr) (retryAfter time.Duration, ok bool) {
+	decision := u.addresses.Allow(addr)
 	return decision.RetryAfter, decision.Allowed
 }
-
-// Note counts a look-up for addr that found nothing.
-func (u *UnknownTokens) Note(addr netip.Addr) { u.addresses.Allow(addr) }

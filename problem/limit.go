@@ -75,7 +75,7 @@ func tooManyDetail(kind limit.Kind) string {
 	case limit.FailedClient, limit.FailedAddress:
 		return "Too many authentications have failed."
 	case limit.UnknownToken:
-		return "Too many unknown access tokens came from this address; this one was not judged."
+		return "Too many access tokens that are not valid came from this address; nor is this one."
 	default:
 		return "Too many requests."
 	}

@@ -600,21 +600,18 @@ type budget struct {
 	left map[netip.Addr]int
 }
 
-func (b *budget) Allow(addr netip.Addr) (time.Duration, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return 7 * time.Second, b.left[addr] > 0
-}
-
-func (b *budget) Note(addr netip.Addr) {
+func (b *budget) Failed(addr netip.Addr) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.left[addr]--
+	return 7 * time.Second, b.left[addr] >= 0
 }
 
+// TestUnknownTokensAreLimited: what is refused after a look-up is, beyond the budget of its address,
+// refused as too many. A good token never is, whether it is in the cache or not.
 func TestUnknownTokensAreLimited(t *testing.T) {
-	attacker, neighbour := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.7")
-	limits := &budget{left: map[netip.Addr]int{attacker: 4, neighbour: 1}}
+	attacker := netip.MustParseAddr("2001:db8::1")
+	limits := &budget{left: map[netip.Addr]int{attacker: 4}}
 	g := newGate(t, func(c *tokens.Config) { c.Unknown = limits })
 	cached, _ := g.issue(t, grant)
 	g.want(t, "good", cached, "ok")
@@ -637,21 +634,132 @@ func TestUnknownTokensAreLimited(t *testing.T) {
 		case !errors.Is(err, tokens.ErrUnknown):
 			t.Fatalf("ValidateFrom = %v, want ErrUnknown", err)
 		}
-	}
-	if n := g.loads() - loads; n != 3 || limited != 97 {
-		t.Errorf("%d look-ups and %d refusals for a budget of 3", n, limited)
-	}
-	if _, err := g.ValidateFrom(t.Context(), cached, attacker); err != nil {
-		t.Errorf("a cached good token from the same address = %v, want it", err)
-	}
-	fresh, _ := g.issue(t, grant)
-	for range 3 { // good tokens cost nothing of the budget
-		if _, err := g.ValidateFrom(t.Context(), fresh, neighbour); err != nil {
-			t.Errorf("a good token from another address = %v, want it", err)
+		fresh, _ := g.issue(t, grant)
+		for _, text := range []string{cached, fresh, fresh} {
+			if _, err := g.ValidateFrom(t.Context(), text, attacker); err != nil {
+				t.Fatalf("a good token from the same address = %v, want it", err)
+			}
 		}
 	}
-	if limits.left[neighbour] != 1 {
-		t.Errorf("good tokens were counted as unknown")
+	if n := g.loads() - loads; n != 200 || limited != 97 {
+		t.Errorf("%d look-ups and %d refusals as too many, want 200 and 97", n, limited)
+	}
+	if limits.left[attacker] != 4-101 {
+		t.Errorf("%d failures were counted, want 101", 4-limits.left[attacker])
 	}
 	g.want(t, "without an address", forge(t, at(time.Now(), 99)), "unknown")
+}
+
+// TestRefusedTokensCount: of whatever kind a refusal after a look-up is. What takes no look-up
+// costs nothing, and a store that cannot be asked is nobody's fault.
+func TestRefusedTokensCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		addr := netip.MustParseAddr("192.0.2.7")
+		for name, tt := range map[string]struct {
+			spoil func(g *gate, text string) string
+			want  string
+		}{
+			"good":    {func(_ *gate, text string) string { return text }, "ok"},
+			"forged":  {func(_ *gate, text string) string { return damaged(text, 60) }, "forged"},
+			"future":  {func(*gate, string) string { return forge(t, at(time.Now().Add(time.Hour), 1)) }, "future"},
+			"too old": {func(*gate, string) string { return forge(t, at(time.Now().Add(-3*time.Hour), 1)) }, "too_old"},
+			"no store": {func(g *gate, text string) string {
+				g.store.Fail(func(string) error { return tokens.ErrUnavailable })
+				return text
+			}, "unavailable"},
+			"unknown": {func(*gate, string) string { return forge(t, at(time.Now(), 1)) }, "limited"},
+			"expired": {func(_ *gate, text string) string {
+				time.Sleep(grant.TTL)
+				return text
+			}, "limited"},
+			"revoked": {func(g *gate, text string) string {
+				if _, err := g.RevokeClient(t.Context(), grant.Client, "", ""); err != nil {
+					t.Fatal(err)
+				}
+				return text
+			}, "limited"},
+			"client": {func(g *gate, text string) string {
+				g.policy.set(grant.Client, nil)
+				return text
+			}, "limited"},
+		} {
+			g := newGate(t, func(c *tokens.Config) { c.Unknown = &budget{left: map[netip.Addr]int{}} })
+			text, _ := g.issue(t, grant)
+			_, err := g.ValidateFrom(t.Context(), tt.spoil(g, text), addr)
+			if got := tokens.Reason(err); got != tt.want {
+				t.Errorf("%s: ValidateFrom = %s (%v), want %s", name, got, err, tt.want)
+			}
+		}
+	})
+}
+
+// TestDeadTokensAreAskedAboutOnce: in five seconds, or the CacheTTL if that is less; not without
+// a cache.
+func TestDeadTokensAreAskedAboutOnce(t *testing.T) {
+	for _, tt := range []struct{ ttl, every time.Duration }{
+		{time.Hour, 5 * time.Second}, {5 * time.Second, 5 * time.Second}, {2 * time.Second, 2 * time.Second}, {0, time.Second},
+	} {
+		t.Run(tt.ttl.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGate(t, func(c *tokens.Config) { c.CacheTTL = tt.ttl })
+				text, token := g.issue(t, grant)
+				if err := g.store.Delete(t.Context(), token.ID); err != nil {
+					t.Fatal(err)
+				}
+				loads := g.loads()
+				for range 30 {
+					for range 10 {
+						g.want(t, "dead", text, "unknown")
+						if tt.ttl == 0 {
+							break
+						}
+					}
+					time.Sleep(time.Second)
+				}
+				if n, want := g.loads()-loads, int(30*time.Second/tt.every); n != want {
+					t.Errorf("%d look-ups of a dead token in 30 s, want %d", n, want)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsNotKnownToBeDead: a new epoch, as after the store has been away, a fault of the store,
+// and another secret under the same id.
+func TestWhatIsNotKnownToBeDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t, func(c *tokens.Config) { c.CacheTTL = time.Hour })
+		id := at(time.Now(), 1)
+		g.want(t, "forged under an id to come", forge(t, id), "unknown")
+		issuer := tokens.NewService(tokens.Config{
+			Store: g.store, Keys: tokens.FixedKeyring(gateKey), MintTime: mintTime, IDs: &counter{fixed: []idgen.ID{id}},
+		})
+		bearer, _, err := issuer.Issue(t.Context(), grant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.want(t, "the token that got the id", bearer.Reveal(), "ok")
+
+		text, token := g.issue(t, grant)
+		record, err := g.store.Load(t.Context(), token.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.store.Fail(func(string) error { return tokens.ErrUnavailable })
+		g.want(t, "a fault", text, "unavailable")
+		g.store.Fail(nil)
+		g.want(t, "after a fault", text, "ok")
+
+		if err := g.store.Delete(t.Context(), token.ID); err != nil {
+			t.Fatal(err)
+		}
+		g.Dropped(token.ID)
+		g.want(t, "lost", text, "unknown")
+		if err := g.store.Save(t.Context(), record, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		g.want(t, "restored", text, "unknown")
+		g.Gap()
+		g.want(t, "restored, in a new epoch", text, "ok")
+	})
 }

@@ -47,14 +47,12 @@ type ClientPolicy interface {
 	Version() uint64
 }
 
-// UnknownLimiter bounds how many tokens that do not exist an address may have
-// looked up. It is called by many goroutines at once and must not block.
+// UnknownLimiter limits how many tokens from one address are refused as such after
+// they were looked up. It is called by many goroutines at once and must not block.
 type UnknownLimiter interface {
-	// Allow reports whether a token may be looked up for addr, and if not, after
-	// how long one may. It does not count.
-	Allow(addr netip.Addr) (retryAfter time.Duration, ok bool)
-	// Note counts a look-up for addr that found no such token.
-	Note(addr netip.Addr)
+	// Failed counts a token from addr that was looked up and is not good. If there
+	// were too many, ok is false, and retryAfter is how long addr had better wait.
+	Failed(addr netip.Addr) (retryAfter time.Duration, ok bool)
 }
 
 // DefaultCacheSize is the number of cached tokens unless [Config] says otherwise.
@@ -100,7 +98,8 @@ type Config struct {
 	// OnFailStatic, if set, is told when tokens begin to be served by FailStatic,
 	// and when that is over. It must not block.
 	OnFailStatic func(active bool)
-	// Unknown limits look-ups of tokens that do not exist; nil: nothing does.
+	// Unknown is told of tokens that were looked up and refused, and limits how many
+	// are answered as such; nil: nothing does. It never keeps a good token out.
 	Unknown UnknownLimiter
 
 	// Observer counts results; may be nil.

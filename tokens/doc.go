@@ -85,6 +85,6 @@
 //
 // A refused token is [ErrInvalid] with one of the reasons below it. Whatever
 // keeps the gateway from deciding is [ErrUnavailable]. The two never mix: a
-// store that is down says nothing about a token. [LimitedError] says nothing
-// about it either: nobody looked.
+// store that is down says nothing about a token. [LimitedError] stands in for
+// ErrInvalid where too many refused tokens came from one address.
 package tokens

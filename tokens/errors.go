@@ -39,7 +39,7 @@ func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 // Reason returns the word by which metrics and logs count err: one of
 // malformed, forged, unknown, expired, mismatch, revoked, client, future, worker,
 // too_old, audience for a refused token, "scope" for a valid one that may not go
-// here, "limited" where too many unknown ones came before it, "unavailable"
+// here, "limited" for a refused one where too many came before it, "unavailable"
 // where no decision could be made, "ok" for nil, and "error" for anything else.
 func Reason(err error) string {
 	if err == nil {
@@ -85,14 +85,14 @@ func (e *InsufficientScopeError) Error() string {
 	return fmt.Sprintf("tokens: the access token lacks a scope of %q", e.Required)
 }
 
-// LimitedError says that a token was not looked up because too many unknown
-// ones came from the same address. It says nothing about the token
-// (RFC 6585 §4, 429 Too Many Requests).
+// LimitedError refuses a token that was looked up and is not good, where too many
+// such came from the same address (RFC 6585 §4, 429 Too Many Requests). It does not
+// match [ErrInvalid], because it is not answered alike.
 type LimitedError struct {
 	// RetryAfter is how long the address had better wait; 0 if that is not known.
 	RetryAfter time.Duration
 }
 
 func (e *LimitedError) Error() string {
-	return "tokens: too many unknown access tokens from this address"
+	return "tokens: too many access tokens that are not valid from this address"
 }

@@ -28,7 +28,7 @@ type lookUp struct {
 	epoch uint32        // of the cache, before the store was asked
 	done  chan struct{} // closed when what follows is set; nil until somebody waits: guarded by lookUps.mu
 
-	entry   entry // the zero value if err is set
+	entry   entry // only when the store was asked, if err is set
 	err     error
 	current bool // nothing came between
 	left    bool // who was reading has gone, and err says nothing about the store
@@ -78,7 +78,7 @@ func (s *Service) join(id idgen.ID) (f *lookUp, waits <-chan struct{}) {
 func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) {
 	f.left = true // also if this panics
 	defer s.landed(b.ID(), f, digest)
-	asked := time.Now()
+	f.entry.asked = time.Since(s.cache.opened)
 	record, err := s.cfg.Store.Load(ctx, b.ID())
 	if err != nil {
 		// A deadline is that of the decision, which any other would meet too.
@@ -87,7 +87,7 @@ func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) 
 	}
 	f.entry = entry{s.cache.grant(&record.Token), facts{
 		digest: record.Digest, tag: b.tag(), epoch: f.epoch,
-		expires: record.Token.ExpiresAt.UnixMilli(), asked: asked.Sub(s.cache.opened),
+		expires: record.Token.ExpiresAt.UnixMilli(), asked: f.entry.asked,
 	}}
 	f.left = false
 }
@@ -108,8 +108,11 @@ func (s *Service) landed(id idgen.ID, f *lookUp, digest Digest) {
 	}
 	// Under the lock, so that a revocation comes either before, and has taken f
 	// out, or after, and drops the entry.
-	if f.entry.grant != nil && f.entry.digest.Equal(digest) {
+	switch {
+	case f.entry.grant != nil && f.entry.digest.Equal(digest):
 		s.cache.put(id, &f.entry)
+	case errors.Is(f.err, ErrUnknown):
+		s.gone.put(id, missing{digest, f.entry.asked, f.epoch})
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 type Service struct {
 	cfg     Config
 	cache   cache
+	gone    gone
 	lookUps lookUps
 	timers  budget.Timers
 	watches watches
@@ -35,6 +36,7 @@ type Service struct {
 func NewService(cfg Config) *Service {
 	s := &Service{cfg: cfg.withDefaults()}
 	s.cache.open(s.cfg.CacheSize, s.cfg.CacheTTL, s.cfg.FailStatic, s.cfg.Now)
+	s.gone.ttl = min(goneFor, s.cache.ttl)
 	s.lookUps.flying = make(map[idgen.ID]*lookUp)
 	s.static.tell = s.cfg.OnFailStatic
 	s.watches.open(s)

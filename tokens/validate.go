@@ -35,7 +35,11 @@ func (s *Service) Validate(ctx context.Context, text string) (Token, error) {
 // Texts that are malformed or forged, tokens that cannot have been issued, and
 // those that a rule for a worker or an instant matches are refused without
 // asking the store. So are cached tokens, and those are served without
-// allocating.
+// allocating. A token that has been found to have no record is refused without
+// asking for up to five seconds, and never longer than CacheTTL.
+//
+// [Config].Unknown only turns refusals into a LimitedError: whoever shows a good
+// token gets it, whatever others at the same address have shown.
 func (s *Service) ValidateFrom(ctx context.Context, text string, addr netip.Addr) (Token, error) {
 	q := question{addr: addr}
 	err := s.validate(ctx, text, &q)
@@ -65,11 +69,17 @@ func (s *Service) validate(ctx context.Context, text string, q *question) (err e
 		return errUnconfirmed
 	}
 	hit := q.found && s.cache.fresh(&q.known, now)
-	s.cfg.Decisions.CacheLookup(hit)
-	if hit {
+	dead := !hit && s.gone.has(q.bearer.ID(), q.digest, now.Sub(s.cache.opened), s.cache.epoch.Load())
+	s.cfg.Decisions.CacheLookup(hit || dead)
+	switch {
+	case hit:
 		return s.decide(q, &q.known, instant, ground)
+	case !q.found && ground != firm:
+		return errUnconfirmed
+	case dead:
+		return s.limited(q.addr, ErrUnknown)
 	}
-	return s.ask(ctx, q, ground)
+	return s.limited(q.addr, s.ask(ctx, q))
 }
 
 // authentic parses text and verifies its tag.
@@ -162,15 +172,7 @@ type question struct {
 }
 
 // ask decides by the store's record. What the cache holds is only worth fail-static.
-func (s *Service) ask(ctx context.Context, q *question, ground footing) error {
-	if !q.found {
-		if ground != firm {
-			return errUnconfirmed
-		}
-		if err := s.admit(q.addr); err != nil {
-			return err
-		}
-	}
+func (s *Service) ask(ctx context.Context, q *question) error {
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 	found, err := s.lookUp(bounded, q.bearer, q.digest)
@@ -182,9 +184,6 @@ func (s *Service) ask(ctx context.Context, q *question, ground footing) error {
 	}
 	if errors.Is(err, ErrUnknown) {
 		s.cache.drop(q.bearer.ID())
-	}
-	if errors.Is(err, ErrUnknown) || errors.Is(err, ErrMismatch) {
-		s.note(q.addr)
 	}
 	return err
 }
@@ -264,20 +263,14 @@ func (s *Service) decide(q *question, e *entry, instant time.Time, ground footin
 	return nil
 }
 
-// admit applies the limit of unknown tokens to an address.
-func (s *Service) admit(addr netip.Addr) error {
-	if s.cfg.Unknown == nil || !addr.IsValid() {
-		return nil
+// limited counts for addr that a token was looked up and refused with err, and returns what the
+// caller is told of it. Other errors, and nil, are returned as they are.
+func (s *Service) limited(addr netip.Addr, err error) error {
+	if s.cfg.Unknown == nil || !addr.IsValid() || !errors.Is(err, ErrInvalid) {
+		return err
 	}
-	if retryAfter, ok := s.cfg.Unknown.Allow(addr); !ok {
+	if retryAfter, ok := s.cfg.Unknown.Failed(addr); !ok {
 		return &LimitedError{RetryAfter: retryAfter}
 	}
-	return nil
-}
-
-// note counts a token that does not exist.
-func (s *Service) note(addr netip.Addr) {
-	if s.cfg.Unknown != nil && addr.IsValid() {
-		s.cfg.Unknown.Note(addr)
-	}
+	return err
 }
