@@ -23,7 +23,7 @@ var uncaught = []struct{ at, why string }{
 }
 
 // forTests are packages that only tests import.
-var forTests = []string{"integration/gatewaytest", "proxy/docker/dockertest", "tokens/tokenstest", "tokens/tokenstest/redistest"}
+var forTests = []string{"integration/gatewaytest", "integration/cuttest", "proxy/docker/dockertest", "tokens/tokenstest", "tokens/tokenstest/redistest"}
 
 // TestEveryGoroutineCatchesItsPanics: a panic outside of any recover ends the process, and every
 // exchange with it.

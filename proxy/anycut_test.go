@@ -155,7 +155,7 @@ func nextResponse(in *bufio.Reader, method string) (got []string) {
 		if err != nil {
 			return append(got, brokenOff)
 		}
-		body := ""
+		var body string
 		if response.StatusCode == http.StatusSwitchingProtocols {
 			frame := make([]byte, 5)
 			_, err = io.ReadFull(in, frame)

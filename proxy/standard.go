@@ -87,7 +87,7 @@ func (s *standard) send(f *flight) (answer, error) {
 	if f.attempt.target.protocol == h2c {
 		f.forwardTrailer(r)
 	}
-	response, err := s.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace))) //nolint:bodyclose // who gets the answer closes it
+	response, err := s.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	f.attempt.reused, f.attempt.heard = t.reused, t.heard.Load()
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errTwice) {
@@ -103,7 +103,7 @@ func (s *standard) send(f *flight) (answer, error) {
 }
 
 func (s *standard) probe(ctx context.Context, target *target, r *http1.Request) (answer, error) {
-	response, err := s.RoundTrip(requestOf(target, r).WithContext(ctx)) //nolint:bodyclose // the caller closes it
+	response, err := s.RoundTrip(requestOf(target, r).WithContext(ctx))
 	if err != nil {
 		return answer{}, err
 	}

@@ -195,20 +195,20 @@ func (x *run) report(took time.Duration) {
 
 // start starts the services and both proxies.
 func (x *run) start() {
-	clear := httptest.NewUnstartedServer(x.site)
-	clear.Config.Protocols = new(http.Protocols)
-	clear.Config.Protocols.SetUnencryptedHTTP2(true)
-	clear.Config.ErrorLog = log.New(io.Discard, "", 0)
-	clear.Start()
+	plain := httptest.NewUnstartedServer(x.site)
+	plain.Config.Protocols = new(http.Protocols)
+	plain.Config.Protocols.SetUnencryptedHTTP2(true)
+	plain.Config.ErrorLog = log.New(io.Discard, "", 0)
+	plain.Start()
 	secure := httptest.NewUnstartedServer(x.site)
 	secure.EnableHTTP2 = true
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
-	x.t.Cleanup(func() { clear.Close(); secure.Close() })
+	x.t.Cleanup(func() { plain.Close(); secure.Close() })
 	address := x.site.listen()
 	upstreams := map[string]string{
 		calm: "http://" + address, restless: "http://" + x.site.listen(), tunnels: "http://" + x.site.listen(),
-		h2c: "h2c://" + clear.Listener.Addr().String(), h2: "https://" + secure.Listener.Addr().String(),
+		h2c: "h2c://" + plain.Listener.Addr().String(), h2: "https://" + secure.Listener.Addr().String(),
 	}
 	trust := filepath.Join(x.t.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
