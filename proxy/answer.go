@@ -203,8 +203,27 @@ func (f *flight) interim(status int, header []http1.Field) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.answered {
-		return nil
+	f.writeInterim(status, header)
+	return nil
+}
+
+// sayContinue tells a client that waits for 100 Continue to send its body, before net/http does:
+// WriteHeader(100) stops it. TestContinueBetweenInterimResponses has the race detector find two
+// writers without this.
+func (f *flight) sayContinue() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writeInterim(http.StatusContinue, nil)
+}
+
+// writeInterim writes an interim response unless the response proper has begun. In HTTP/1 the
+// client gets one 100 Continue. It needs mu.
+func (f *flight) writeInterim(status int, header []http1.Field) {
+	if f.answered || status == http.StatusContinue && f.continued {
+		return
+	}
+	if f.request.ProtoMajor == 1 && status == http.StatusContinue {
+		f.continued = true
 	}
 	h := f.writer.Header()
 	own := h.Clone()
@@ -218,7 +237,6 @@ func (f *flight) interim(status int, header []http1.Field) error {
 	for name, values := range own {
 		h[name] = values
 	}
-	return nil
 }
 
 // blameService leaves a broken answer as the cause of the abort that follows.

@@ -23,6 +23,7 @@ type clientBody struct {
 	idle     time.Duration // longest silence of the client
 	patience *patience
 
+	proceed func() // called before the first Read of the source; nil: the client waits for nothing
 	limit   int64  // bytes; 0: none
 	trailer func() // called when all was read, nil: nobody asks
 
@@ -43,6 +44,11 @@ func (f *flight) newBody(source io.ReadCloser) *clientBody {
 		patience: f.patience, limit: f.route.MaxBody,
 	}
 	b.back = sync.NewCond(&b.mu)
+	// net/http refuses every other expectation, and writes 100 Continue by itself if it finds
+	// one. It does so without regard to interim responses. HTTP/2 has a queue for both.
+	if f.request.ProtoMajor == 1 && f.request.ProtoAtLeast(1, 1) && f.request.Header.Get("Expect") != "" {
+		b.proceed = sync.OnceFunc(f.sayContinue)
+	}
 	return b
 }
 
@@ -88,6 +94,9 @@ func (b *clientBody) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	b.patience.pause()
+	if b.proceed != nil {
+		b.proceed()
+	}
 	n, err := b.source.Read(p)
 	b.patience.resume()
 	return b.account(n, err)

@@ -44,8 +44,9 @@ type flight struct {
 	first http1.Call // what call is, in most exchanges
 	leash leash
 
-	mu       sync.Mutex // guards answered and, until then, the header of writer
-	answered bool       // the header of the answer has come
+	mu        sync.Mutex // guards what follows and, until answered, the header of writer and writes to it
+	answered  bool       // the header of the answer has come
+	continued bool       // 100 Continue was sent, in HTTP/1
 
 	life     sync.Mutex  // guards what follows
 	reason   error       // why the exchange was given up; nil: it goes on
