@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -97,12 +98,16 @@ func TestContinueBetweenInterimResponses(t *testing.T) {
 		"the service says it": "HTTP/1.1 100 Continue\r\n\r\n",
 		"and says it twice":   strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 2),
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := newGateway(t, gatewayOptions{}, public(interimService(t, first)))
-			if n := converse(t, g.address()); n != 1 {
-				t.Errorf("%d × 100 Continue, want 1", n)
-			}
-		})
+		for _, standard := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/standard=%v", name, standard), func(t *testing.T) {
+				t.Parallel()
+				route := public(interimService(t, first))
+				route.Standard = standard
+				g := newGateway(t, gatewayOptions{}, route)
+				if n := converse(t, g.address()); n != 1 {
+					t.Errorf("%d × 100 Continue, want 1", n)
+				}
+			})
+		}
 	}
 }
