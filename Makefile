@@ -34,7 +34,7 @@ race-build: ## Compile the tests with the race detector, on all processors.
 	go list -race -test -deps -export ./... >/dev/null
 
 .PHONY: cuts
-cuts: ## Run the tests of connections with everything cut that clients and services send, in all modes at once: they mostly wait.
+cuts: ## Run the tests of connections with everything cut that clients and services send.
 	.ci/cuts
 
 .PHONY: integration
