@@ -16,9 +16,9 @@ import (
 // expecting is the head of a request whose client waits for 100 Continue before it sends ok.
 const expecting = "POST /public HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
 
-// converse sends an expecting request, its body after the first 100 Continue, and returns how
+// expectAndCount sends an expecting request, its body after the first 100 Continue, and returns how
 // many 100s came before the final response.
-func converse(t *testing.T, address string) (continued int) {
+func expectAndCount(t *testing.T, address string) (continued int) {
 	t.Helper()
 	c := dial(t, address)
 	c.send(expecting)
@@ -104,7 +104,7 @@ func TestContinueBetweenInterimResponses(t *testing.T) {
 				route := public(interimService(t, first))
 				route.Standard = standard
 				g := newGateway(t, gatewayOptions{}, route)
-				if n := converse(t, g.address()); n != 1 {
+				if n := expectAndCount(t, g.address()); n != 1 {
 					t.Errorf("%d × 100 Continue, want 1", n)
 				}
 			})
