@@ -30,9 +30,9 @@ type logs struct {
 // after everything else, so that the last line is written.
 func (p *process) openLog(cfg config.Config) *logs {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
-	out := p.stderr
+	var out io.Writer = visible{p.stderr}
 	if cfg.LogFormat == "console" {
-		out = eachLine{zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}}
+		out = eachLine{zerolog.ConsoleWriter{Out: visible{p.stderr}, TimeFormat: time.TimeOnly}}
 	}
 	level, err := zerolog.ParseLevel(cfg.LogLevel)
 	if err != nil {
