@@ -131,6 +131,9 @@ func checkSegments(match string, encodedSlash bool) error {
 	for more := true; more; {
 		var segment string
 		segment, rest, more = strings.Cut(rest, "/")
+		if segment != "" && segment[0] != '.' && segment[0] != ';' && !encodedSlash {
+			continue // neither empty nor made of dots, whatever follows
+		}
 		name, _, parameters := strings.Cut(segment, ";")
 		if name == "" && (more || parameters) {
 			return ErrSegment
