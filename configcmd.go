@@ -21,6 +21,9 @@ func runConfig(_ context.Context, p *process, args []string) error {
 		fmt.Fprintln(p.stderr, note)
 	}
 	if *check {
+		for _, note := range cfg.Lint() {
+			fmt.Fprintln(p.stderr, "note: "+note)
+		}
 		for _, note := range cfg.File.Lint() {
 			fmt.Fprintln(p.stderr, cfg.ConfigFile+": note: "+note)
 		}

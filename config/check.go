@@ -55,12 +55,6 @@ var checks = []check{
 	}},
 	{"WORKER_ID", []string{"ID_LAYOUT"}, checkWorker},
 	{"DATACENTER_ID", []string{"ID_LAYOUT"}, checkDatacenter},
-	{"DATACENTER_ID", []string{"WORKER_ID"}, func(c *Config, _ time.Time) string {
-		if c.DatacenterID != 0 && c.WorkerID.Source == WorkerRegistry {
-			return "has no use with " + Prefix + "WORKER_ID=registry, which takes the datacenter number from the registry; leave it out"
-		}
-		return ""
-	}},
 	{"STATE_FILE", []string{"REDIS_URL"}, checkStateFile},
 	{"TOKEN_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenTTL) }},
 	{"TOKEN_MAX_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenMaxTTL) }},
@@ -133,6 +127,51 @@ var checks = []check{
 	}},
 	{"TRANSPORT", nil, func(c *Config, _ time.Time) string { return oneOf(c.Transport, TransportDirect, TransportStandard) }},
 	{"LOG_FORMAT", nil, func(c *Config, _ time.Time) string { return oneOf(c.LogFormat, "json", "console") }},
+}
+
+// uses is every rule about variables that only others give a use. A value that has none is a
+// mistake, if it was given; of defaults nobody expects anything.
+var uses = []check{
+	{"ID_ROLLBACK_WAIT", []string{"ID_ROLLBACK"}, func(c *Config, _ time.Time) string {
+		return unless(c.IDRollback == "wait" || c.IDRollback == "count", "with "+Prefix+"ID_ROLLBACK=wait and count")
+	}},
+	{"ID_RING_SIZE", []string{"ID_ROLLBACK"}, func(c *Config, _ time.Time) string {
+		return unless(c.IDRollback == "ring", "with "+Prefix+"ID_ROLLBACK=ring")
+	}},
+	{"DATACENTER_ID", []string{"ID_LAYOUT"}, func(c *Config, _ time.Time) string {
+		return unless(c.IDLayout.Bits(idgen.FieldDatacenter) > 0, "with a datacenter field in "+Prefix+"ID_LAYOUT, "+c.IDLayout.String())
+	}},
+	{"DATACENTER_ID", []string{"WORKER_ID"}, func(c *Config, _ time.Time) string {
+		return unless(c.WorkerID.Source != WorkerRegistry, "beside another "+Prefix+"WORKER_ID than registry, which gives the datacenter number, too")
+	}},
+	{"CACHE_SIZE", []string{"CACHE_TTL"}, func(c *Config, _ time.Time) string {
+		return unless(c.CacheTTL > 0, "with a token cache, and "+Prefix+"CACHE_TTL=0 turns it off")
+	}},
+	{"WAIT_TIMEOUT", []string{"WAIT_REPLICAS"}, func(c *Config, _ time.Time) string {
+		return unless(c.WaitReplicas > 0, "with "+Prefix+"WAIT_REPLICAS")
+	}},
+}
+
+// unless returns the fault of a variable that has its use only under a condition, if that does not
+// hold.
+func unless(used bool, condition string) string {
+	if used {
+		return ""
+	}
+	return "has a use only " + condition + "; leave it out"
+}
+
+// checkUses records a fault for each variable that was given and has no use.
+func (v *variables) checkUses(cfg *Config, now time.Time) {
+	for _, rule := range uses {
+		name := Prefix + rule.name
+		if _, given := v.values[name]; !given || !v.sound(rule.name) || !v.sound(rule.others...) {
+			continue
+		}
+		if reason := rule.reason(cfg, now); reason != "" {
+			v.fault(name, "%s %s", v.shown(name), reason)
+		}
+	}
 }
 
 // check records a fault for each rule that cfg breaks. A default that breaks a

@@ -139,6 +139,7 @@ func load(environ []string, now time.Time) (Config, error) {
 	var cfg Config
 	vars.parse(&cfg)
 	vars.check(&cfg, now)
+	vars.checkUses(&cfg, now)
 	faults := vars.faults
 	if cfg.ConfigFile != "" && vars.sound("CONFIG") {
 		rules := fileRules{now: now, subject: vars.shown(Prefix + "CONFIG")}

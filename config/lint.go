@@ -3,7 +3,21 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"snowgate/idgen"
 )
+
+// Lint returns what the variables say that may not be what their author meant, one sentence each
+// that begins with a variable. None of it is a fault.
+func (c Config) Lint() []string {
+	source, largest := c.WorkerID.Source, c.IDLayout.Max(idgen.FieldWorker)
+	if (source == WorkerAuto || source == WorkerIPv4) && largest < 255 {
+		// Which address that is depends on the host, and this may be another one.
+		return []string{fmt.Sprintf("%sWORKER_ID: %s takes the last octet of the gateway's IPv4 address, and the worker field of %sID_LAYOUT, %s, goes up to %d: "+
+			"at an address with a larger octet the gateway gets no number and issues no token", Prefix, source, Prefix, c.IDLayout, largest)}
+	}
+	return nil
+}
 
 // Lint returns what the routes of f say that may not be what their author meant,
 // one sentence each. None of it is a fault.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,33 @@ func TestLint(t *testing.T) {
 			if !strings.Contains(notes[i], want) {
 				t.Errorf("%s: %q, want %q in it", test.routes, notes[i], want)
 			}
+		}
+	}
+}
+
+func TestLintVariables(t *testing.T) {
+	const narrow = "SNOWGATE_ID_LAYOUT=time:41,datacenter:2,worker:5,sequence:12"
+	const want = "SNOWGATE_WORKER_ID: %s takes the last octet of the gateway's IPv4 address, and the worker field of SNOWGATE_ID_LAYOUT, " +
+		"time:41,datacenter:2,worker:5,sequence:12, goes up to 31: at an address with a larger octet the gateway gets no number and issues no token"
+	tests := []struct {
+		environ []string
+		source  string // that the note is about; empty: there is none
+	}{
+		{nil, ""},
+		{[]string{narrow}, "auto"},
+		{[]string{narrow, "SNOWGATE_WORKER_ID=ipv4"}, "ipv4"},
+		{[]string{narrow, "SNOWGATE_WORKER_ID=lease"}, ""},
+		{[]string{narrow, "SNOWGATE_WORKER_ID=31"}, ""},
+		{[]string{"SNOWGATE_ID_LAYOUT=time:41,worker:8,sequence:12", "SNOWGATE_WORKER_ID=ipv4"}, ""},
+	}
+	for _, tt := range tests {
+		cfg, err := load(tt.environ, testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := cfg.Lint()
+		if tt.source == "" && len(notes) > 0 || tt.source != "" && (len(notes) != 1 || notes[0] != fmt.Sprintf(want, tt.source)) {
+			t.Errorf("%v: %q", tt.environ, notes)
 		}
 	}
 }
