@@ -371,7 +371,8 @@ func TestFloodOfUnknownTokens(t *testing.T) {
 		return bearer.Reveal()
 	}
 	m := newMonitor(t, f.redis)
-	statuses := f.flood(500, unknown) // to its working size
+	warm := count
+	statuses := f.flood(warm, unknown) // to its working size: each is looked up, so that takes a while
 	memory := f.gateways[0].Memory()
 	begin := time.Now()
 	for status, n := range f.flood(count, unknown) {
@@ -384,14 +385,14 @@ func TestFloodOfUnknownTokens(t *testing.T) {
 	m.sync(t, f.redis)
 	grown := f.gateways[0].Memory() - memory
 	commands := m.count(ofRecords)
-	t.Logf("%d unknown tokens in %v: answers %v, %d commands for records, %d MiB more", count+500, took, statuses, commands, grown>>20)
+	t.Logf("%d unknown tokens in %v: answers %v, %d commands for records, %d MiB more", count+warm, took, statuses, commands, grown>>20)
 	if statuses[http.StatusUnauthorized] == 0 || statuses[http.StatusTooManyRequests] < count/2 || statuses[http.StatusOK] > 0 {
 		t.Errorf("unknown tokens were answered %v, want 401 and then 429", statuses)
 	}
-	if most := 2*(count+500) + 8; commands > most { // that one is unknown is confirmed
+	if most := 2*(count+warm) + 8; commands > most { // that one is unknown is confirmed
 		t.Errorf("%d commands for records, want at most %d", commands, most)
 	}
-	if grown > growth {
+	if most := growth * min(gatewaytest.MemoryScale(), 3); grown > most { // each is looked up, of which the race detector keeps notes
 		t.Errorf("the gateway has grown by %d MiB", grown>>20)
 	}
 	if cached := f.gateways[0].Metrics().Sum("snowgate_token_cache_entries"); cached > 3 {
