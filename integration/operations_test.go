@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +29,9 @@ func TestOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := operationsBlocks(string(text))
+	if shown := slices.DeleteFunc(slices.Clone(blocks), func(b operationsBlock) bool { return b.output == "" }); len(blocks) < 5 || len(shown) < 5 {
+		t.Fatalf("docs/operations.md has %d blocks of shell, and %d of them say what they print", len(blocks), len(shown))
+	}
 	dir := t.TempDir()
 	if err := os.Symlink(gatewaytest.Binary(t), filepath.Join(dir, "snowgate")); err != nil {
 		t.Fatal(err)
