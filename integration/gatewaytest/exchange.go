@@ -58,6 +58,7 @@ func (g *Gateway) Conversation(text string, most int) (answers []Response, close
 		}
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
+		remembered.inspect(response.StatusCode, response.Header, string(body))
 		answers = append(answers, Response{response.StatusCode, response.Header, string(body), time.Since(begin)})
 		if err != nil {
 			return answers, !errors.Is(err, os.ErrDeadlineExceeded)

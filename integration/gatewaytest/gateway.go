@@ -1,7 +1,7 @@
 // Package gatewaytest runs the real gateway binary for tests: it builds it once,
 // starts it on free ports of the loopback address, talks to it over real
 // sockets, and checks at the end of each test that no token and no secret got
-// into its log.
+// into its log, its metrics, its Redis or a refusal.
 package gatewaytest
 
 import (
@@ -35,7 +35,13 @@ var buildDir string
 
 // Run runs the tests of a package and removes what Binary left. It is for
 // TestMain and returns the exit code.
-func Run(m *testing.M) int {
+func Run(m *testing.M) (code int) {
+	defer func() {
+		for _, find := range remembered.take() { // after the last gateway
+			fmt.Fprintln(os.Stderr, find)
+			code = max(code, 1)
+		}
+	}()
 	defer func() {
 		if buildDir != "" {
 			_ = os.RemoveAll(buildDir)
@@ -130,6 +136,7 @@ func Start(t testing.TB, o Options) *Gateway {
 	if transport := os.Getenv("SNOWGATE_TEST_TRANSPORT"); transport != "" {
 		g.cmd.Env = append([]string{"SNOWGATE_TRANSPORT=" + transport}, g.cmd.Env...) // the whole suite by another transport
 	}
+	remembered.learnEnv(g.cmd.Env)
 	g.run()
 	listen := g.WaitLog("snowgate starts")
 	g.Addr = listen["listen"].(string)
@@ -179,8 +186,10 @@ func (g *Gateway) readLog(stderr io.Reader) {
 	close(g.exited)
 }
 
-// finish stops the process and looks for leaks.
+// finish stops the process. No secret that a test has made or got may be in its log, its metrics,
+// its Redis or a refusal.
 func (g *Gateway) finish() {
+	finds := g.sweep()
 	_ = g.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-g.exited:
@@ -190,8 +199,13 @@ func (g *Gateway) finish() {
 		g.t.Errorf("the gateway did not stop within %v", patience)
 	}
 	log := g.Log()
-	if leak := Leak(log); leak != "" {
-		g.t.Errorf("the log holds a token or secret: %.12s…", leak)
+	if find := remembered.search("the log", log); find != "" {
+		finds = append(finds, find)
+	} else if leak := Leak(log); leak != "" {
+		finds = append(finds, fmt.Sprintf("the log holds a token or secret: %.12s…", leak))
+	}
+	for _, find := range append(finds, remembered.take()...) {
+		g.t.Errorf("%s", find)
 	}
 	if strings.Contains(log, "DATA RACE") || strings.Contains(log, "\npanic: ") || strings.Contains(log, "fatal error: ") {
 		g.t.Errorf("the gateway broke:\n%s", log)
@@ -279,6 +293,7 @@ type Credentials struct {
 // "introspect: true".
 func NewClient(id string, scopes string, extra ...string) Credentials {
 	secret, digest := clients.NewSecret()
+	remembered.addClient(id, secret.Reveal())
 	text := fmt.Sprintf("  - id: %s\n    secrets: [{id: s1, sha256: %x}]\n    scopes: [%s]\n", id, digest, strings.ReplaceAll(scopes, " ", ", "))
 	for _, line := range extra {
 		text += "    " + line + "\n"
@@ -361,6 +376,7 @@ func Do(request *http.Request) (Response, error) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
+	remembered.inspect(response.StatusCode, response.Header, string(body))
 	return Response{response.StatusCode, response.Header, string(body), time.Since(begin)}, err
 }
 

@@ -140,6 +140,7 @@ func (g *Gateway) Send(text string, quiet time.Duration) string {
 		n, err := conn.Read(buffer)
 		got.Write(buffer[:n])
 		if errors.Is(err, os.ErrDeadlineExceeded) || err != nil {
+			remembered.inspectRaw(got.String())
 			return got.String()
 		}
 	}

@@ -1,0 +1,69 @@
+package integration_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"snowgate/integration/gatewaytest"
+	"snowgate/tokens/tokenstest/redistest"
+)
+
+// inner is a test within a test: what it reports is kept, and what it cleans up can be called.
+type inner struct {
+	testing.TB
+	errors   []string
+	cleanups []func()
+}
+
+func (i *inner) Cleanup(f func()) { i.cleanups = append(i.cleanups, f) }
+func (i *inner) Errorf(format string, args ...any) {
+	i.errors = append(i.errors, fmt.Sprintf(format, args...))
+}
+
+// end cleans up as at the end of a test.
+func (i *inner) end() {
+	for n := len(i.cleanups) - 1; n >= 0; n-- {
+		i.cleanups[n]()
+	}
+}
+
+// TestEveryTestLooksForLeaks: a secret that gets into the log, a refusal or Redis fails the test
+// that let it get there.
+func TestEveryTestLooksForLeaks(t *testing.T) { // not parallel: another test would report the refusal
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(r.URL.Query().Get("echo")))
+	}))
+	t.Cleanup(upstream.Close)
+	redis := redistest.Start(t)
+	client := gatewaytest.NewClient("worker", "a")
+	for name, test := range map[string]struct {
+		leak func(g *gatewaytest.Gateway, token string)
+		want string // empty: nothing leaks
+	}{
+		"nothing":   {func(g *gatewaytest.Gateway, token string) { g.Get("/echo", token) }, ""},
+		"the log":   {func(g *gatewaytest.Gateway, token string) { g.Get("/echo/"+token[20:40], "") }, "the log holds a token"},
+		"Basic":     {func(g *gatewaytest.Gateway, _ string) { g.Get("/echo/"+basicOf(client)[30:50], "") }, "the log holds the Basic credentials of worker"},
+		"a refusal": {func(g *gatewaytest.Gateway, token string) { g.Get("/echo?echo="+token[:50], "") }, "a response with 418 holds a token"},
+		"a key":     {func(_ *gatewaytest.Gateway, token string) { redis.Do("SET", "x:"+token[20:40], "1") }, "Redis holds a token"},
+		"a hash":    {func(_ *gatewaytest.Gateway, _ string) { redis.Do("HSET", "x", "secret", client.Secret) }, "Redis holds the secret of worker"},
+		"a set":     {func(_ *gatewaytest.Gateway, token string) { redis.Do("ZADD", "x", "1", token) }, "Redis holds a token"},
+	} {
+		i := &inner{TB: t}
+		g := gatewaytest.Start(i, gatewaytest.Options{
+			Config: "clients:\n" + client.YAML + "routes:\n  - {name: echo, path: /echo, upstreams: [" + upstream.URL + "], public: true}\n",
+			Env:    []string{"SNOWGATE_REDIS_URL=" + redis.URL()},
+		})
+		token := g.Token(client)
+		test.leak(g, token)
+		i.end()
+		redis.Do("DEL", "x", "x:"+token[20:40])
+		got := strings.Join(i.errors, "\n")
+		if test.want == "" && got != "" || !strings.Contains(got, test.want) || len(i.errors) > 1 {
+			t.Errorf("%s: %q, want %q in it", name, got, test.want)
+		}
+	}
+}
