@@ -67,10 +67,22 @@ func shownReplicas(states []proxy.ReplicaState) []admin.Replica {
 // replicaSeries is the state of all replicas, for the metrics.
 func (g *gateway) replicaSeries() []telemetry.Replica {
 	var list []telemetry.Replica
+	known := make(map[[2]string]int)
 	for _, r := range g.router.AllReplicas() {
-		list = append(list, telemetry.Replica{
+		one := telemetry.Replica{
 			Upstream: r.Upstream, Address: r.Address, Healthy: r.Healthy, InFlight: float64(r.InFlight), Failures: float64(r.Failures),
-		})
+		}
+		// Routes that reach the same place by other transports have replicas of their own there.
+		at, double := known[[2]string{r.Upstream, r.Address}]
+		if !double {
+			known[[2]string{r.Upstream, r.Address}] = len(list)
+			list = append(list, one)
+			continue
+		}
+		sum := &list[at]
+		sum.Healthy = sum.Healthy && one.Healthy
+		sum.InFlight += one.InFlight
+		sum.Failures += one.Failures
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"snowgate/integration/gatewaytest"
@@ -57,6 +58,10 @@ func TestTransportOfARoute(t *testing.T) {
 			if response.StatusCode != want {
 				t.Errorf("SNOWGATE_TRANSPORT=%s: /%s = %d, want %d", test.transport, name, response.StatusCode, want)
 			}
+		}
+		// One series for the service, which two transports reach.
+		if series := strings.Count(g.ScrapeText(), "\nsnowgate_replica_healthy{"); series != 1 {
+			t.Errorf("SNOWGATE_TRANSPORT=%s: %d series of the replica, want 1", test.transport, series)
 		}
 	}
 }
