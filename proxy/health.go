@@ -39,7 +39,6 @@ type health struct {
 	changed   time.Time     // when out or unfit changed; zero: never
 	reason    string        // why it was taken out
 	complaint string        // of the check that has failed
-	ejections [2]uint64     // how often it was taken out: for failures in a row, by rate
 }
 
 // fit reports whether any request may be sent.
@@ -119,11 +118,6 @@ func (h *health) eject(now time.Time, byRate bool, reason string) {
 		return
 	}
 	h.byRate, h.probing, h.pause, h.last, h.changed, h.reason = byRate, false, firstPause, now, now, reason
-	if byRate {
-		h.ejections[1]++
-	} else {
-		h.ejections[0]++
-	}
 	h.troubled.Store(true)
 	h.out.Store(true)
 }
