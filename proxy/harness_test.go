@@ -121,12 +121,16 @@ type gateway struct {
 type wrapping struct {
 	net.Listener
 	waiters clientconn.Waiters
+	wrap    func(net.Conn) net.Conn // what was accepted; nil: as it is
 }
 
 func (l *wrapping) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
+	}
+	if l.wrap != nil {
+		conn = l.wrap(conn)
 	}
 	return clientconn.Wrap(cuttest.Reads(conn), &l.waiters), nil
 }
@@ -142,6 +146,7 @@ type gatewayOptions struct {
 	rates        proxy.RateLimiter
 	now          func() time.Time // of the health of replicas
 	dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	client       func(net.Conn) net.Conn // wraps the connections of clients
 }
 
 func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway {
@@ -177,7 +182,7 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 	base, cut := context.WithCancel(context.Background())
 	g.cut = cut
 	g.Server = httptest.NewUnstartedServer(handler)
-	g.Listener = &wrapping{Listener: g.Listener}
+	g.Listener = &wrapping{Listener: g.Listener, wrap: o.client}
 	g.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return middleware.ConnContext(clientconn.ConnContext(ctx, c), c)
 	}

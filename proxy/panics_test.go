@@ -2,12 +2,14 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -157,6 +159,55 @@ func TestPanicOfATunnel(t *testing.T) {
 	}
 	f.canary(t)
 	wantOnePanic(t, panics.Tunnel, before, stacks(), "copyOneWay")
+}
+
+// TestPanicOfAHandshake: the handler panics when it has taken the connection over. net/http leaves
+// such a connection alone, so the gateway has to close it.
+func TestPanicOfAHandshake(t *testing.T) {
+	for name, standard := range map[string]bool{"direct": false, "standard": true} {
+		t.Run(name, func(t *testing.T) {
+			var faults, never atomic.Bool
+			ended := make(chan struct{})
+			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Upgrade") == "" {
+					return
+				}
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					return
+				}
+				defer close(ended)
+				defer conn.Close()
+				faults.Store(true)
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+					"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")
+				_, _ = io.Copy(io.Discard, conn)
+			}))
+			t.Cleanup(service.Close)
+			at, _ := url.Parse(service.URL)
+			panics.Forget()
+			before := panics.Count(panics.Handler)
+			g := newGateway(t, gatewayOptions{client: func(conn net.Conn) net.Conn { return faultyConn{conn, &never, &faults} }},
+				proxy.Route{Name: "one", Path: "/", Public: true, WebSocket: true, MaxInFlight: 1, Standard: standard, Upstreams: []*url.URL{at}})
+			c := dial(t, g.address())
+			c.send("GET / HTTP/1.1\r\nHost: g.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			if n, err := c.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Read() = %d, %v, want the connection closed", n, err)
+			}
+			<-ended // the service's connection is closed as well
+			faults.Store(false)
+			if answer, _ := g.ask(t, "GET / HTTP/1.1\r\nHost: g.example\r\n\r\n"); answer.StatusCode != http.StatusOK {
+				t.Errorf("the place of the broken exchange: the next one has status %d", answer.StatusCode)
+			}
+			if got := panics.Count(panics.Handler) - before; got != 1 {
+				t.Errorf("%d panics counted, want 1", got)
+			}
+			if line, text := g.log.next(t); line.Status != http.StatusSwitchingProtocols || !strings.Contains(text, "writeSwitched") {
+				t.Errorf("the access line is %s", text)
+			}
+		})
+	}
 }
 
 // TestPanicBehindTheHeader: a handler panics when its answer has begun. The client sees that it

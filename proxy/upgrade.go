@@ -37,8 +37,8 @@ func (f *flight) switchProtocols(a answer) {
 		f.fail(fmt.Errorf("proxy: the connection cannot be taken over: %w", err))
 		return
 	}
+	defer func() { _ = client.Close() }() // net/http closes it no more, not even if this panics
 	if err := writeSwitched(buffered, f.Header(), &a); err != nil {
-		_ = client.Close()
 		f.fail(err)
 		return
 	}

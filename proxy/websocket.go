@@ -124,6 +124,7 @@ type tunnel struct {
 	openOnce sync.Once
 	sent     chan struct{} // closed when a close frame was sent, or need not be
 	gone     chan struct{} // closed by Close
+	shut     sync.Once     // by Close
 
 	mu     sync.Mutex // held while something is written
 	open   bool       // the head of the answer has been sent, frames follow
@@ -231,8 +232,13 @@ func (t *tunnel) CloseWrite() error {
 
 // Close closes the connection. A client that was sent a close frame is first
 // given the time to take it and to close its side: closing with its bytes unread
-// would reset the connection, and the frame could be lost with it.
-func (t *tunnel) Close() error {
+// would reset the connection, and the frame could be lost with it. It may be called again.
+func (t *tunnel) Close() (err error) {
+	t.shut.Do(func() { err = t.end() })
+	return err
+}
+
+func (t *tunnel) end() error {
 	close(t.gone)
 	select {
 	case <-t.sent:
