@@ -98,6 +98,7 @@ func (g *gateway) adminHealth() admin.Health {
 		Redis: admin.RedisHealth{
 			Reachable: redis.Reachable, RoundTrip: float64(redis.RoundTrip.Microseconds()) / 1000, Policy: redis.EvictionPolicy,
 		},
+		IDs:      g.ids.report(),
 		Revision: g.rules.Revision(),
 		Clients:  g.clients.Len(),
 		Rules:    g.rules.Len(),

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/config"
+	"snowgate/handlers/admin"
 	"snowgate/idgen"
 	"snowgate/idgen/redislease"
 	"snowgate/telemetry"
@@ -83,6 +84,23 @@ func (g *ids) series() telemetry.IDs {
 		s.HeartbeatTimestamp = float64(h.Heartbeat.UnixMilli()) / 1e3
 	}
 	return s
+}
+
+// report is what the admin API tells of the generator.
+func (g *ids) report() admin.IDHealth {
+	h, started := g.health()
+	r := admin.IDHealth{Healthy: h.Healthy, Generated: h.Generated, Errors: h.Errors, Rollbacks: h.Rollbacks}
+	if h.Err != nil {
+		r.Reason = h.Err.Error()
+	}
+	if started && h.Held {
+		worker := g.generator.Load().Scheme().Layout().WorkerIndex(h.Worker)
+		r.Worker = &worker
+	}
+	if !h.Heartbeat.IsZero() {
+		r.LastHeartbeat = h.Heartbeat.UTC().Format(time.RFC3339Nano)
+	}
+	return r
 }
 
 // workerSource returns where the worker number comes from. With a Redis of its

@@ -75,6 +75,8 @@ type Health struct {
 	Commit  string `json:"commit"`
 	// Redis tells about the store as it was found last.
 	Redis RedisHealth `json:"redis"`
+	// IDs is the report of the id generator.
+	IDs IDHealth `json:"ids"`
 	// Revision is that of the shared state this gateway has, Clients and Rules
 	// what it holds of it.
 	Revision uint64 `json:"revision"`
@@ -90,6 +92,21 @@ type RedisHealth struct {
 	// Policy is maxmemory-policy; every other than noeviction throws live tokens
 	// away when Redis is full. Empty: not known.
 	Policy string `json:"maxmemory_policy,omitempty"`
+}
+
+// IDHealth is how the id generator of one gateway is.
+type IDHealth struct {
+	Healthy bool   `json:"healthy"`          // an id would be issued now
+	Reason  string `json:"reason,omitempty"` // why it would not
+	// Worker is the number that the gateway holds; nil: none. LastHeartbeat is when its lease was
+	// last got or renewed, in RFC 3339; empty: not yet.
+	Worker        *int64 `json:"worker,omitempty"`
+	LastHeartbeat string `json:"last_heartbeat,omitempty"`
+	// Generated ids, Errors of calls and heartbeats, and Rollbacks, the steps back of the clock that
+	// were ridden through or counted, are those since the gateway was started.
+	Generated int64 `json:"generated"`
+	Errors    int64 `json:"errors"`
+	Rollbacks int64 `json:"rollbacks"`
 }
 
 // listRoutes lists the routes in force.
