@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"snowgate/panics"
-	"snowgate/tokens/redisstore"
 )
 
 // background runs everything that goes on beside the requests, until ctx ends.
@@ -35,7 +33,7 @@ func (g *gateway) background(ctx context.Context, port string) error {
 // begin starts what must not start before it is known that the ids of this
 // deployment count time as this gateway does: tag keys and ids.
 func (g *gateway) begin(ctx context.Context, port string, run func(func(context.Context))) error {
-	if err := g.claimEpoch(ctx); err != nil {
+	if err := g.claimInstallation(ctx); err != nil {
 		return err
 	}
 	for g.clock.Sync(ctx) != nil {
@@ -50,11 +48,11 @@ func (g *gateway) begin(ctx context.Context, port string, run func(func(context.
 	if err := g.refuseClash(ctx); err != nil {
 		return err
 	}
-	source, err := workerSource(ctx, g.cfg, g.store, port, g.log)
+	source, err := workerSource(ctx, g.cfg, g.store, port, g.noticeLease)
 	if err != nil {
 		return err
 	}
-	generator, err := newGenerator(g.cfg, g.scheme, source, g.clock, g.log)
+	generator, err := newGenerator(g.cfg, g.scheme, source, g.clock, g.reportNumber)
 	if err != nil {
 		return err
 	}
@@ -63,30 +61,24 @@ func (g *gateway) begin(ctx context.Context, port string, run func(func(context.
 	return g.restore(ctx)
 }
 
-// noticeBlank is told of every probe of Redis.
-func (g *gateway) noticeBlank(h redisstore.Health) {
-	if h.Reachable && h.Blank {
-		select {
-		case g.blank <- struct{}{}:
-		default: // it is on its way already
-		}
-	}
-}
-
-// restore gives a Redis that has lost its data the epoch back, so that gateways
-// which start later make and read ids as this one does. The rest, tag keys
-// included, is given back by the feed, which notices the loss by itself. It ends
-// with ctx, or when another gateway has recorded another epoch meanwhile.
+// restore gives a Redis that has lost its data the epoch and the layout back, so
+// that gateways which start later make and read ids as this one does. The rest,
+// tag keys included, is given back by the feed, which notices the loss by itself.
+// It ends with ctx, or when it turns out that no worker number will be had.
+// If another gateway was faster and has recorded something else, noticeProbe
+// tells.
 func (g *gateway) restore(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case err := <-g.refused:
+			return err
 		case <-g.blank:
 		}
 		g.log.Info().Msg("Redis knows nothing of this deployment, it is new or has lost its data: it is told")
-		if err := g.claimEpoch(ctx); err != nil {
-			return err
+		if err := g.claimInstallation(ctx); err != nil {
+			g.log.Error().Err(err).Msg("another gateway has told Redis something else")
 		}
 	}
 }
@@ -96,21 +88,6 @@ const (
 	claimPause = 100 * time.Millisecond
 	readyPause = 10 * time.Millisecond
 )
-
-// claimEpoch records the epoch in Redis or compares it, and does not give up
-// while Redis is away.
-func (g *gateway) claimEpoch(ctx context.Context) error {
-	for {
-		err := g.store.ClaimEpoch(ctx, g.cfg.Epoch.UTC().Format(time.RFC3339Nano))
-		var mismatch *redisstore.EpochMismatchError
-		if err == nil || errors.As(err, &mismatch) {
-			return err
-		}
-		if !pause(ctx, claimPause) {
-			return nil
-		}
-	}
-}
 
 // awaitReady says in the log when the gateway can do its work.
 func (g *gateway) awaitReady(ctx context.Context) {

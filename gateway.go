@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,6 +44,9 @@ type gateway struct {
 	scheme   idgen.Scheme
 	ids      *ids
 	blank    chan struct{} // Redis has lost what all gateways share
+	claim    claim         // of the installation that Redis keeps
+	refused  chan error    // why no worker number will be had: the gateway does not start
+	whole    atomic.Bool   // tokens could be issued at least once
 	keys     *tokens.Keyring
 	rules    *tokens.Rules
 	feed     *redisstore.Feed
@@ -83,7 +87,9 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 		drainer: middleware.NewDrainer(),
 		ids:     new(ids),
 		blank:   make(chan struct{}, 1),
+		refused: make(chan error, 1),
 	}
+	g.claim.configured = installationOf(cfg)
 	g.router.Counter = func(route string) exchange.Counter { return g.metrics.Route(route) }
 	g.router.Gone = g.metrics.RouteGone
 	g.routing = newRouting(g.router, logger)
@@ -101,7 +107,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger) (*gateway, error) {
 	if err := g.openStore(); err != nil {
 		return nil, err
 	}
-	g.monitor = g.store.Monitor(redisstore.MonitorConfig{OnChange: g.reportRedis, OnProbe: g.noticeBlank})
+	g.monitor = g.store.Monitor(redisstore.MonitorConfig{OnChange: g.reportRedis, OnProbe: g.noticeProbe})
 	g.clock = redislease.NewClock(g.store.Client(), cfg.KeyPrefix)
 	g.openRegistry()
 	g.rules = g.newRules()
@@ -164,6 +170,7 @@ func (g *gateway) newTokenService() *tokens.Service {
 		Worker:   tokens.WorkerOf(g.scheme),
 		Now:      g.clock.Time,
 		Timeout:  g.cfg.StoreTimeout,
+		Unfit:    g.claim.unfit,
 
 		Rules:        g.rules,
 		Confirmed:    func() (time.Time, bool) { return g.feed.Confirmed() },
@@ -218,34 +225,6 @@ func (g *gateway) observation(prefix string) middleware.Observation {
 			g.metrics.Request(prefix+route, method, status, d)
 		},
 	}
-}
-
-// readiness tells whether the gateway can decide, and whether it can issue.
-func (g *gateway) readiness() handlers.Readiness {
-	var state handlers.Readiness
-	missing := func(what string, is bool) {
-		if is {
-			state.Missing = append(state.Missing, what)
-		}
-	}
-	missing("draining", g.drainer.Draining())
-	missing("redis", !g.monitor.Health().Reachable)
-	missing("tag keys", !g.keys.Loaded())
-	missing("revocation rules", !g.confirmed())
-	missing("epoch", g.ids.generator.Load() == nil)
-	missing("routes from Docker", g.watcher != nil && !g.watcher.Settled())
-	state.Ready = len(state.Missing) == 0
-
-	h, started := g.ids.health()
-	state.Issuing.Ready = h.Healthy && state.Ready
-	if h.Err != nil {
-		state.Issuing.Missing = h.Err.Error()
-	}
-	if started && h.Held {
-		worker := g.scheme.Layout().WorkerIndex(h.Worker)
-		state.Issuing.Worker = &worker
-	}
-	return state
 }
 
 // reportRedis logs how Redis is doing when that changes.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"slices"
 	"time"
 
@@ -20,11 +21,18 @@ const healthTimeout = 2 * time.Second
 func runHealth(ctx context.Context, p *process, args []string) error {
 	flags := newFlags("health")
 	url := flags.String("url", "", "`URL` to ask (default: /readyz at SNOWGATE_LISTEN)")
+	kind := flags.String("for", "", "ask about one `kind` of request only: decide or issue")
 	if err := parseFlags(p, flags, args, 0); err != nil {
 		return err
 	}
+	if *url != "" && *kind != "" {
+		return usageError{errors.New("-for has a use only without -url; append ?for=" + *kind + " to the URL")}
+	}
 	if *url == "" {
 		*url = readyURL(p.getenv("SNOWGATE_LISTEN"), p.getenv("SNOWGATE_TLS_CERT") != "")
+		if *kind != "" {
+			*url += "?for=" + neturl.QueryEscape(*kind)
+		}
 	}
 	if err := p.environFault(); err != nil {
 		return usageError{err}

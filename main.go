@@ -75,7 +75,7 @@ func commands() []command {
 		{"demo", "[-listen ADDR]", "everything in one process on loopback, with lines to paste", runDemo},
 		{"echo", "[-listen ADDR] [-name NAME] …", "demo upstream that answers with what it received", runEcho},
 		{"docker-proxy", "[-listen ADDR] [-socket PATH]", "let the gateway list containers of Docker, and do nothing else with it", runDockerProxy},
-		{"health", "[-url URL]", "exit 0 if the gateway is ready, else 1", runHealth},
+		{"health", "[-for KIND] [-url URL]", "exit 0 if the gateway is ready, else 1", runHealth},
 		{"client new", "-id ID [-scope \"a b\"] …", "make a client's id and secret, and the YAML to paste", runClientNew},
 		{"client list", "[-source registry]", "list the clients of a running gateway", runClientList},
 		{"client show", "ID", "show a client and when its secrets were used", runClientShow},

@@ -29,6 +29,7 @@ const lookupTimeout = 2 * time.Second
 // ids makes the ids of tokens, as soon as there is a generator.
 type ids struct {
 	generator atomic.Pointer[idgen.Generator]
+	number    numberWatch
 }
 
 // errNoGenerator is why nothing can be issued before the epoch is confirmed.
@@ -107,13 +108,16 @@ func (g *ids) report() admin.IDHealth {
 // own deployment it is leased there, whatever the number is; the embedded Redis
 // is gone with the process, so there a number is taken without asking, and the
 // ceiling of ids is kept in the state file, if there is one.
-func workerSource(ctx context.Context, cfg config.Config, store *redisstore.Store, port string, logger zerolog.Logger) (idgen.Source, error) {
+func workerSource(ctx context.Context, cfg config.Config, store *redisstore.Store, port string, onEvent func(redislease.Event)) (idgen.Source, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	towards := redisAddress(cfg.RedisURL)
 	address, err := idgen.LocalIPv4(ctx, towards)
 	if err != nil && (cfg.WorkerID.Source == config.WorkerIPv4 || cfg.WorkerID.Source == config.WorkerAuto) {
-		return nil, err
+		return nil, usageError{err}
+	}
+	if err := fitOctet(cfg, address); err != nil {
+		return nil, usageError{err}
 	}
 	self := hostname()
 	if err == nil {
@@ -127,13 +131,32 @@ func workerSource(ctx context.Context, cfg config.Config, store *redisstore.Stor
 			Prefix:         cfg.KeyPrefix,
 			Timeout:        cfg.StoreTimeout,
 			SkipQuarantine: !cfg.RedisURL.IsSet(),
-			OnEvent:        func(e redislease.Event) { logLease(logger, e) },
+			OnEvent:        onEvent,
 		})
 	case cfg.StateFile != "":
 		return idgen.HighWater(cfg.StateFile, alone), nil
 	default:
 		return alone, nil
 	}
+}
+
+// fitOctet returns an error if the worker number is the last octet of address, and wider than its
+// field.
+func fitOctet(cfg config.Config, address netip.Addr) error {
+	source := cfg.WorkerID.Source
+	if source != config.WorkerIPv4 && source != config.WorkerAuto {
+		return nil
+	}
+	octet, err := idgen.LastOctet(address)
+	if err != nil {
+		return err
+	}
+	if largest := cfg.IDLayout.Max(idgen.FieldWorker); octet > largest {
+		return fmt.Errorf("%sWORKER_ID: %s takes the last octet of the address %s, and %d does not fit the worker field of %sID_LAYOUT, %s, which goes up to %d; "+
+			"give the gateway an address with a smaller octet, or set %sWORKER_ID to lease or a number",
+			config.Prefix, source, address, octet, config.Prefix, cfg.IDLayout, largest, config.Prefix)
+	}
+	return nil
 }
 
 // workerChoice translates SNOWGATE_WORKER_ID: into what to lease, and into a
@@ -192,7 +215,7 @@ func hostname() string {
 
 // newGenerator starts the generator that cfg asks for. It returns at once: the
 // worker number is taken in the background.
-func newGenerator(cfg config.Config, scheme idgen.Scheme, source idgen.Source, clock idgen.Clock, logger zerolog.Logger) (*idgen.Generator, error) {
+func newGenerator(cfg config.Config, scheme idgen.Scheme, source idgen.Source, clock idgen.Clock, report func(error)) (*idgen.Generator, error) {
 	policy, err := idgen.ParsePolicy(cfg.IDRollback, cfg.IDRollbackWait, cfg.IDRingSize)
 	if err != nil {
 		return nil, err
@@ -201,7 +224,7 @@ func newGenerator(cfg config.Config, scheme idgen.Scheme, source idgen.Source, c
 		idgen.WithClock(clock),
 		idgen.WithPolicy(policy),
 		idgen.WithBackgroundStart(),
-		idgen.WithReport(func(err error) { reportIDs(logger, err) }),
+		idgen.WithReport(report),
 	)
 }
 

@@ -14,7 +14,7 @@ func (c Config) Lint() []string {
 	if (source == WorkerAuto || source == WorkerIPv4) && largest < 255 {
 		// Which address that is depends on the host, and this may be another one.
 		return []string{fmt.Sprintf("%sWORKER_ID: %s takes the last octet of the gateway's IPv4 address, and the worker field of %sID_LAYOUT, %s, goes up to %d: "+
-			"at an address with a larger octet the gateway gets no number and issues no token", Prefix, source, Prefix, c.IDLayout, largest)}
+			"at an address with a larger octet the gateway does not start", Prefix, source, Prefix, c.IDLayout, largest)}
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestLint(t *testing.T) {
 func TestLintVariables(t *testing.T) {
 	const narrow = "SNOWGATE_ID_LAYOUT=time:41,datacenter:2,worker:5,sequence:12"
 	const want = "SNOWGATE_WORKER_ID: %s takes the last octet of the gateway's IPv4 address, and the worker field of SNOWGATE_ID_LAYOUT, " +
-		"time:41,datacenter:2,worker:5,sequence:12, goes up to 31: at an address with a larger octet the gateway gets no number and issues no token"
+		"time:41,datacenter:2,worker:5,sequence:12, goes up to 31: at an address with a larger octet the gateway does not start"
 	tests := []struct {
 		environ []string
 		source  string // that the note is about; empty: there is none

@@ -4,17 +4,27 @@ import (
 	"net/http"
 
 	"snowgate/exchange"
+	"snowgate/problem"
 )
 
-// Readiness is what /readyz answers: whether the gateway can decide, and
-// separately whether it can issue.
+// Readiness is what /readyz answers: whether the gateway should be sent
+// requests, whether it can decide, and whether it can issue.
 type Readiness struct {
-	// Ready says that requests can be decided.
+	// Ready says that the gateway should be sent requests: it can decide, and
+	// could issue tokens at least once.
 	Ready bool `json:"ready"`
-	// Missing names what keeps the gateway from deciding.
+	// Missing names what keeps the gateway from being ready.
 	Missing []string `json:"missing,omitempty"`
+	// Deciding tells about tokens that callers show.
+	Deciding Deciding `json:"deciding"`
 	// Issuing tells about the generator of token ids.
 	Issuing Issuing `json:"issuing"`
+}
+
+// Deciding tells whether requests with tokens can be decided.
+type Deciding struct {
+	Ready   bool     `json:"ready"`
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Issuing tells whether tokens can be issued.
@@ -42,15 +52,27 @@ func (h *Health) Live(w http.ResponseWriter, r *http.Request) error {
 	}{true})
 }
 
-// Ready is /readyz: 200 when the gateway can decide, else 503.
+// Ready is /readyz: 200 when the gateway should be sent requests, else 503.
+// With ?for=decide or ?for=issue it answers for one kind of request only: 200
+// when the gateway can do that now.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 	exchange.From(r.Context()).Quiet = true
 	if err := checkRead(r); err != nil {
 		return err
 	}
 	state := h.Readiness()
+	ready := state.Ready
+	switch what := r.URL.Query().Get("for"); what {
+	case "":
+	case "decide":
+		ready = state.Deciding.Ready
+	case "issue":
+		ready = state.Issuing.Ready
+	default:
+		return problem.New(http.StatusBadRequest, "the parameter for is decide or issue", nil)
+	}
 	status := http.StatusOK
-	if !state.Ready {
+	if !ready {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}

@@ -103,24 +103,41 @@ func TestMetadataMayBeKept(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	worker := int64(7)
+	decides, fails := handlers.Deciding{Ready: true}, handlers.Deciding{Missing: []string{"redis", "draining"}}
+	whole := handlers.Readiness{Ready: true, Deciding: decides, Issuing: handlers.Issuing{Ready: true, Worker: &worker}}
+	mute := handlers.Readiness{Ready: true, Deciding: decides, Issuing: handlers.Issuing{Missing: "no worker number"}}
+	fresh := handlers.Readiness{Missing: []string{"first token"}, Deciding: decides, Issuing: handlers.Issuing{Missing: "no worker number"}}
+	down := handlers.Readiness{Missing: fails.Missing, Deciding: fails}
 	tests := []struct {
 		state  handlers.Readiness
+		query  string
 		status int
 		want   map[string]any
 	}{
-		{handlers.Readiness{Ready: true, Issuing: handlers.Issuing{Ready: true, Worker: &worker}}, 200,
-			map[string]any{"ready": true, "issuing": map[string]any{"ready": true, "worker": 7.0}}},
-		// It can decide and not issue: still ready.
-		{handlers.Readiness{Ready: true, Issuing: handlers.Issuing{Missing: "no worker number"}}, 200,
-			map[string]any{"ready": true, "issuing": map[string]any{"ready": false, "missing": "no worker number"}}},
-		{handlers.Readiness{Missing: []string{"redis", "draining"}}, 503,
-			map[string]any{"ready": false, "missing": []any{"redis", "draining"}, "issuing": map[string]any{"ready": false}}},
+		{whole, "", 200, map[string]any{"ready": true, "deciding": map[string]any{"ready": true}, "issuing": map[string]any{"ready": true, "worker": 7.0}}},
+		{whole, "?for=decide", 200, nil},
+		{whole, "?for=issue", 200, nil},
+		// It can decide and not issue: still ready, but not for token requests.
+		{mute, "", 200, map[string]any{"ready": true, "deciding": map[string]any{"ready": true},
+			"issuing": map[string]any{"ready": false, "missing": "no worker number"}}},
+		{mute, "?for=decide", 200, nil},
+		{mute, "?for=issue", 503, nil},
+		// It could never issue yet.
+		{fresh, "", 503, nil},
+		{fresh, "?for=decide", 200, nil},
+		{down, "", 503, map[string]any{"ready": false, "missing": []any{"redis", "draining"},
+			"deciding": map[string]any{"ready": false, "missing": []any{"redis", "draining"}}, "issuing": map[string]any{"ready": false}}},
+		{down, "?for=decide", 503, nil},
+		{whole, "?for=tea", 400, nil},
 	}
 	for _, tt := range tests {
 		h := &handlers.Health{Readiness: func() handlers.Readiness { return tt.state }}
-		w, got := ask(t, h.Ready, "GET", "/")
-		if d := cmp.Diff(tt.want, got); w.Code != tt.status || d != "" {
-			t.Errorf("%d, want %d (-want +got):\n%s", w.Code, tt.status, d)
+		w, got := ask(t, h.Ready, "GET", "/readyz"+tt.query)
+		if w.Code != tt.status {
+			t.Errorf("%s: %d %v, want %d", tt.query, w.Code, got, tt.status)
+		}
+		if d := cmp.Diff(tt.want, got); tt.want != nil && d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.query, d)
 		}
 	}
 }

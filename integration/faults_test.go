@@ -314,7 +314,7 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	s.wantRefused(s.decisions())
 	s.wantNotReady()
 	server.Restart()
-	t.Logf("ready %v after Redis", s.WaitServed(returnTime, "/readyz", func() gatewaytest.Response { return s.Get("/readyz", "") }))
+	t.Logf("ready %v after Redis", s.WaitServed(returnTime, "/readyz?for=decide", func() gatewaytest.Response { return s.Get("/readyz?for=decide", "") }))
 	if got := s.call(); got.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a forged token, now that there are keys: %d, want 401", got.StatusCode)
 	}
@@ -360,7 +360,7 @@ func TestWrongRedisPassword(t *testing.T) {
 		}
 	}
 	server.SetPassword(wrong)
-	t.Logf("ready %v after the password is right", s.WaitServed(2*returnTime, "/readyz", func() gatewaytest.Response { return s.Get("/readyz", "") }))
+	t.Logf("ready %v after the password is right", s.WaitServed(2*returnTime, "/readyz?for=decide", func() gatewaytest.Response { return s.Get("/readyz?for=decide", "") }))
 	s.wantIssued(issueTime)
 }
 

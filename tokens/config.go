@@ -76,6 +76,11 @@ type Config struct {
 	// takes. 0: only ctx does.
 	Timeout time.Duration
 
+	// Unfit returns why nothing may be decided or issued at all, an error that
+	// matches [ErrUnavailable]; nil if all is well. It is asked before every
+	// decision, by many goroutines at once. nil: all is always well.
+	Unfit func() error
+
 	// Rules are the revocation rules. Until they are loaded, nothing is decided
 	// or issued. nil: there are none.
 	Rules *Rules
@@ -125,6 +130,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.CacheSize == 0 {
 		cfg.CacheSize = DefaultCacheSize
+	}
+	if cfg.Unfit == nil {
+		cfg.Unfit = func() error { return nil }
 	}
 	if cfg.OnFailStatic == nil {
 		cfg.OnFailStatic = func(bool) {}

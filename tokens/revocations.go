@@ -48,6 +48,9 @@ func (s *Service) Revocations() RuleSet {
 func (s *Service) Lookup(ctx context.Context, id idgen.ID) (Token, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	if err := s.cfg.Unfit(); err != nil {
+		return Token{}, err
+	}
 	origin, ok := s.origin(id)
 	if !ok {
 		return Token{}, ErrUnknown

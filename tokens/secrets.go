@@ -1,9 +1,12 @@
 package tokens
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 )
@@ -60,6 +63,15 @@ func ParseKey(text string) (Key, error) {
 
 // Reveal returns the key in standard base64. It belongs in the [KeyStore].
 func (k Key) Reveal() string { return base64.StdEncoding.EncodeToString(k[:]) }
+
+// Fingerprint returns 12 hexadecimal digits by which keys are told apart: the first 48 bits of
+// HMAC-SHA-256 over a fixed text. The key cannot be computed from it, and whoever guesses keys
+// learns less from it than from the tag of any token, which has 64 bits.
+func (k Key) Fingerprint() string {
+	mac := hmac.New(sha256.New, k[:])
+	mac.Write([]byte("snowgate tag key fingerprint 1"))
+	return hex.EncodeToString(mac.Sum(nil)[:6])
+}
 
 // Equal compares in constant time.
 func (k Key) Equal(other Key) bool { return subtle.ConstantTimeCompare(k[:], other[:]) == 1 }

@@ -85,6 +85,9 @@ func (s *Service) issue(ctx context.Context, g Grant) (Bearer, Token, error) {
 	if g.Client == "" || g.TTL < time.Millisecond {
 		return Bearer{}, Token{}, errGrant
 	}
+	if err := s.cfg.Unfit(); err != nil {
+		return Bearer{}, Token{}, err
+	}
 	// Under rules that are not confirmed, it might be born revoked.
 	if s.footing(time.Now()) != firm {
 		return Bearer{}, Token{}, errUnconfirmed

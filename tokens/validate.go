@@ -95,6 +95,9 @@ func (s *Service) authentic(ctx context.Context, text string) (Bearer, Origin, e
 // originOf returns what the id of b tells, once its tag is verified. That is spared
 // if it is seen to be the one that was verified before.
 func (s *Service) originOf(ctx context.Context, b Bearer, seen bool) (Origin, error) {
+	if err := s.cfg.Unfit(); err != nil {
+		return Origin{}, err
+	}
 	origin := Origin{Minted: s.cfg.MintTime(b.ID())}
 	if !seen {
 		if err := s.cfg.Keys.Verify(ctx, b, origin.Minted); err != nil {

@@ -39,6 +39,22 @@ func (e *SchemeError) Error() string {
 // Unwrap returns [idgen.ErrSchemeMismatch].
 func (e *SchemeError) Unwrap() error { return idgen.ErrSchemeMismatch }
 
+// TakenError says who holds the only number that may be chosen. It wraps
+// [idgen.ErrNoWorker] and [ErrTaken].
+type TakenError struct {
+	Worker int64
+	Holder string
+	Left   time.Duration // until the lease ends, unless its holder renews it
+}
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("redislease: %v: %v: %d is leased by %s, for another %v unless renewed",
+		idgen.ErrNoWorker, ErrTaken, e.Worker, e.Holder, e.Left)
+}
+
+// Unwrap returns [idgen.ErrNoWorker] and [ErrTaken].
+func (e *TakenError) Unwrap() []error { return []error{idgen.ErrNoWorker, ErrTaken} }
+
 // OffsetError says that a clock is too far from Redis TIME to stamp ids. It
 // wraps [idgen.ErrClock].
 type OffsetError struct {

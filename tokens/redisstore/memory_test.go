@@ -38,7 +38,7 @@ func TestMemoryPerToken(t *testing.T) {
 		}, 247},
 	} {
 		server.FlushAll()
-		if err := store.ClaimEpoch(t.Context(), "x"); err != nil { // connects
+		if err := store.Claim(t.Context(), ours); err != nil { // connects
 			t.Fatal(err)
 		}
 		before := usedMemory(t, server)

@@ -28,8 +28,10 @@ type Health struct {
 	// Err is the last failure, nil while reachable.
 	Err error
 
-	// Blank: at the last probe that was answered there was no epoch. Redis is new,
-	// or has lost its data, and should be told what all gateways share.
+	// Installation is what was recorded at the last probe that was answered.
+	Installation Installation
+	// Blank: a part of it was missing. Redis is new, or has lost its data, and
+	// should be told what all gateways share.
 	Blank bool
 
 	// Offset is Redis TIME minus the local clock, as of the last probe that
@@ -130,7 +132,8 @@ func (m *Monitor) probe(ctx context.Context) {
 }
 
 // ask reads Redis's clock into h and finds out whether a primary is behind it:
-// TIME is answered by a replica and while loading, GETEX by neither.
+// TIME is answered by a replica and while loading, the GETEX of installation by
+// neither.
 func (m *Monitor) ask(ctx context.Context, h *Health) error {
 	ctx, cancel := context.WithTimeout(ctx, m.store.timeout)
 	defer cancel()
@@ -146,10 +149,9 @@ func (m *Monitor) ask(ctx context.Context, h *Health) error {
 	h.RoundTrip = time.Since(begin)
 	h.Measured = local.Add(h.RoundTrip / 2)
 	h.Offset = remote.Sub(h.Measured)
-	err = m.store.client.GetEx(ctx, m.store.sharedKey("epoch"), -1).Err()
-	h.Blank = err == redis.Nil //nolint:errorlint // see Store.load
-	if h.Blank {
-		return nil
+	recorded, err := m.store.installation(ctx)
+	if err == nil {
+		h.Installation, h.Blank = recorded, !recorded.Complete()
 	}
 	return err
 }

@@ -236,41 +236,6 @@ func (s *Store) RemoveKeys(ctx context.Context, starts []int64) error {
 	return s.write(ctx, "remove tag keys", keyRemoveScript, args...)
 }
 
-// EpochMismatchError says that this deployment counts time from another instant
-// than the configuration says. Ids of the two would not mix; the gateway must
-// not start.
-type EpochMismatchError struct {
-	Configured string // what ClaimEpoch was given
-	Recorded   string // what the first gateway recorded
-}
-
-func (e *EpochMismatchError) Error() string {
-	return fmt.Sprintf("redisstore: the epoch is configured as %q, but ids of this deployment count from %q", e.Configured, e.Recorded)
-}
-
-// ClaimEpoch records the zero of id time for all gateways, or checks it against
-// the one recorded: [*EpochMismatchError] if they differ, [*Error] if Redis
-// could not be asked. Equal instants must be spelled equally.
-func (s *Store) ClaimEpoch(ctx context.Context, epoch string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	claimed, err := s.client.SetNX(ctx, s.sharedKey("epoch"), epoch, 0).Result()
-	if err != nil {
-		return failure("claim the epoch", err)
-	}
-	if claimed {
-		return nil
-	}
-	recorded, err := s.client.Get(ctx, s.sharedKey("epoch")).Result()
-	if err != nil {
-		return failure("read the epoch", err)
-	}
-	if recorded != epoch {
-		return &EpochMismatchError{Configured: epoch, Recorded: recorded}
-	}
-	return nil
-}
-
 // tokenKey is the key of a token's record. It has no hash tag, so that a
 // cluster spreads tokens over its shards.
 func (s *Store) tokenKey(id idgen.ID) string { return s.prefix + ":t:" + id.String() }

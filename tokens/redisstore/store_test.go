@@ -109,20 +109,52 @@ func startEmbedded(t *testing.T) string {
 	return server.URL()
 }
 
+// ours is the installation that tests claim.
+var ours = redisstore.Installation{Epoch: "2026-01-01T00:00:00Z", Layout: "time:41,worker:10,sequence:12", TokenKey: redisstore.KeysInRedis}
+
 func testEpoch(t *testing.T, store *redisstore.Store) {
-	const ours, theirs = "2026-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
 	for range 2 {
-		if err := store.ClaimEpoch(t.Context(), ours); err != nil {
-			t.Errorf("ClaimEpoch = %v, want nil", err)
+		if err := store.Claim(t.Context(), ours); err != nil {
+			t.Errorf("Claim = %v, want nil", err)
 		}
 	}
-	err := store.ClaimEpoch(t.Context(), theirs)
-	var mismatch *redisstore.EpochMismatchError
-	if !errors.As(err, &mismatch) || mismatch.Recorded != ours || mismatch.Configured != theirs {
-		t.Errorf("ClaimEpoch of another = %v, want an EpochMismatchError", err)
+	epoch, layout, key := ours, ours, ours
+	epoch.Epoch, layout.Layout, key.TokenKey = "2025-01-01T00:00:00Z", "time:41,worker:4,sequence:18", "0123456789ab"
+	for _, theirs := range []redisstore.Installation{epoch, layout, key} {
+		err := store.Claim(t.Context(), theirs)
+		mismatch, ok := errors.AsType[*redisstore.MismatchError](err)
+		if !ok || len(mismatch.Differences) != 1 {
+			t.Errorf("Claim of %v = %v, want a MismatchError of one difference", theirs, err)
+			continue
+		}
+		d := mismatch.Differences[0]
+		if errors.Is(err, tokens.ErrUnavailable) || !strings.Contains(err.Error(), d.Configured) || !strings.Contains(err.Error(), d.Recorded) {
+			t.Errorf("Claim of %v = %v, want both values named", theirs, err)
+		}
 	}
-	if errors.Is(err, tokens.ErrUnavailable) || !strings.Contains(err.Error(), ours) || !strings.Contains(err.Error(), theirs) {
-		t.Errorf("ClaimEpoch of another = %v, want both named", err)
+	if err := store.Claim(t.Context(), ours); err != nil {
+		t.Errorf("Claim after those of others = %v, want nil", err)
+	}
+}
+
+// TestClaimAfterAnEarlierVersion: what earlier versions left says what they were configured with.
+func TestClaimAfterAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, redisstore.Options{URL: server.URL()})
+	server.Do("SET", "{sg}:epoch", ours.Epoch)
+	server.Do("HSET", "{sg}:w", "meta", "1 2 abc "+ours.Layout+"@2026-01-01T00:00:00.000Z")
+	server.Do("HSET", "{sg}:tagkey", "0", "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+	other := redisstore.Installation{Epoch: ours.Epoch, Layout: "time:41,worker:4,sequence:18", TokenKey: "0123456789ab"}
+	mismatch, ok := errors.AsType[*redisstore.MismatchError](store.Claim(t.Context(), other))
+	if !ok || len(mismatch.Differences) != 2 {
+		t.Errorf("Claim of another layout and key: %v, want two differences", mismatch)
+	}
+	if err := store.Claim(t.Context(), ours); err != nil {
+		t.Errorf("Claim = %v, want nil", err)
+	}
+	if got := server.Do("HGET", "{sg}:installation", "layout"); got != ours.Layout {
+		t.Errorf("the layout is recorded as %q", got)
 	}
 }
 
@@ -178,10 +210,10 @@ func TestKeyLayout(t *testing.T) {
 	if err := store.AddKeys(t.Context(), []tokens.TagKey{{Key: tokens.Key{1}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.ClaimEpoch(t.Context(), "2026-01-01T00:00:00Z"); err != nil {
+	if err := store.Claim(t.Context(), ours); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"sg:t:" + r.Token.ID.String(), "{sg}:tagkey", "{sg}:epoch"} {
+	for _, key := range []string{"sg:t:" + r.Token.ID.String(), "{sg}:tagkey", "{sg}:epoch", "{sg}:installation"} {
 		if server.Do("EXISTS", key) != "1" {
 			t.Errorf("there is no key %s; there is:\n%s", key, server.Do("KEYS", "*"))
 		}

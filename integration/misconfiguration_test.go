@@ -1,0 +1,172 @@
+package integration_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"snowgate/idgen"
+	"snowgate/integration/gatewaytest"
+	"snowgate/tokens/tokenstest/redistest"
+)
+
+// otherLayout is one that tests change to.
+const otherLayout = "time:41,worker:4,sequence:18"
+
+// tokenKey returns a usable tag key.
+func tokenKey(fill byte) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string([]byte{fill, 0x17}), 16)))
+}
+
+// wantRefusedStart starts a gateway on redis, or on an embedded one if that is nil, and checks that
+// it ends with exit code 2, names all of want, and never refuses a token meanwhile.
+func wantRefusedStart(t *testing.T, redis *redistest.Server, env []string, token string, want ...string) {
+	t.Helper()
+	if redis != nil {
+		env = append([]string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_STORE_TIMEOUT=5s"}, env...)
+	}
+	g := gatewaytest.Start(t, gatewaytest.Options{Config: protectedRoute, NotReady: true, Env: env})
+	for token != "" {
+		request := g.Request(http.MethodGet, "/orders/1", nil)
+		request.Header.Set("Authorization", "Bearer "+token)
+		got, err := gatewaytest.Do(request)
+		if err != nil {
+			break // it has ended
+		}
+		if got.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("a gateway that must not start answers a living token with %d", got.StatusCode)
+			break
+		}
+	}
+	if code := g.Wait(); code != 2 {
+		t.Errorf("it ends with %d, want 2", code)
+	}
+	log := g.Log()
+	for _, text := range append(want, "the gateway cannot go on") {
+		if !strings.Contains(log, text) {
+			t.Errorf("its log does not say %q:\n%s", text, log)
+		}
+	}
+}
+
+const protectedRoute = "routes:\n  - {name: orders, path: /orders, upstreams: [\"http://127.0.0.1:1\"], scopes: [orders.read]}\n"
+
+// TestAnotherInstallation: a gateway whose epoch, layout or token key is not the recorded one does
+// not start, names both values and the way out, and never refuses a living token.
+func TestAnotherInstallation(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	client := gatewaytest.NewClient("worker", "orders.read")
+	g := gatewaytest.Start(t, gatewaytest.Options{
+		Config: "clients:\n" + client.YAML + protectedRoute,
+		Env:    []string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_TOKEN_KEY=" + tokenKey('a'), "SNOWGATE_STORE_TIMEOUT=5s"},
+	})
+	token := g.Token(client)
+	for name, tt := range map[string]struct {
+		env  []string
+		want []string
+	}{
+		"epoch": {[]string{"SNOWGATE_EPOCH=2026-02-01T00:00:00Z", "SNOWGATE_TOKEN_KEY=" + tokenKey('a')},
+			[]string{"2026-02-01T00:00:00Z", "SNOWGATE_EPOCH=2026-01-01T00:00:00Z", "snowgate ids rebase"}},
+		"layout": {[]string{"SNOWGATE_ID_LAYOUT=" + otherLayout, "SNOWGATE_TOKEN_KEY=" + tokenKey('a')},
+			[]string{otherLayout, "SNOWGATE_ID_LAYOUT=time:41,worker:10,sequence:12"}},
+		"token key":    {[]string{"SNOWGATE_TOKEN_KEY=" + tokenKey('b')}, []string{"the SNOWGATE_TOKEN_KEY that the other gateways have"}},
+		"no token key": {nil, []string{"SNOWGATE_TOKEN_KEY", "redis"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantRefusedStart(t, redis, append(tt.env, "SNOWGATE_WORKER_ID=2"), token, tt.want...)
+		})
+	}
+}
+
+// TestInstallationChangesUnderAGateway: a running gateway answers 503, never 401, once the record is
+// another, says why, and goes on when it is back.
+func TestInstallationChangesUnderAGateway(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Start(t), gatewaytest.Options{})
+	for field, value := range map[string]string{"layout": otherLayout, "token_key": "0123456789ab"} {
+		was := s.redis.Do("HGET", "{sg}:installation", field)
+		s.redis.Do("HSET", "{sg}:installation", field, value)
+		gatewaytest.Eventually(t, 3*time.Second, "the gateway is not ready", func() bool {
+			if got := s.call(); got.StatusCode != http.StatusOK && got.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("a living token gets %d", got.StatusCode)
+			}
+			got := s.Get("/readyz", "")
+			return got.StatusCode == http.StatusServiceUnavailable && strings.Contains(got.Body, value) && strings.Contains(got.Body, was)
+		})
+		s.wantRefused(s.decisions())
+		s.redis.Do("HSET", "{sg}:installation", field, was)
+		s.WaitServed(3*time.Second, "a living token", func() gatewaytest.Response { return s.call() })
+	}
+}
+
+// TestWorkerNumberThatCannotBeHad: the number of a living gateway, an octet that is wider than its
+// field and a state file that is damaged keep a gateway from starting.
+func TestWorkerNumberThatCannotBeHad(t *testing.T) {
+	t.Parallel()
+	t.Run("of a living gateway", func(t *testing.T) {
+		t.Parallel()
+		redis := redistest.Start(t)
+		gatewaytest.Start(t, gatewaytest.Options{Config: protectedRoute, Env: []string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_WORKER_ID=ipv4"}})
+		wantRefusedStart(t, redis, []string{"SNOWGATE_WORKER_ID=ipv4"}, "", "SNOWGATE_WORKER_ID=ipv4", "is leased by", "SNOWGATE_WORKER_ID=lease")
+	})
+	t.Run("an octet that is too wide", func(t *testing.T) {
+		t.Parallel()
+		if address, err := idgen.LocalIPv4(t.Context(), ""); err != nil || address.As4()[3] < 2 {
+			t.Skipf("the address of this host, %v, ends in a number of one bit", address)
+		}
+		for _, source := range []string{"ipv4", "auto"} {
+			wantRefusedStart(t, nil, []string{"SNOWGATE_WORKER_ID=" + source, "SNOWGATE_ID_LAYOUT=time:41,worker:1,sequence:12"}, "",
+				"SNOWGATE_WORKER_ID", "does not fit the worker field of SNOWGATE_ID_LAYOUT")
+		}
+	})
+	t.Run("a damaged state file", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "state")
+		if err := os.WriteFile(file, []byte("idgen-ceiling v1 nonsense\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wantRefusedStart(t, nil, []string{"SNOWGATE_STATE_FILE=" + file}, "", "corrupt", file)
+	})
+	t.Run("a state file without a directory", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "none", "state")
+		wantRefusedStart(t, nil, []string{"SNOWGATE_STATE_FILE=" + file}, "", "SNOWGATE_STATE_FILE", file)
+	})
+}
+
+// TestReadyWithTheFirstToken: on an empty Redis no token can be issued for a while, and the gateway
+// is not ready until one can; deciding is told apart.
+func TestReadyWithTheFirstToken(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	client := gatewaytest.NewClient("worker", "orders.read")
+	g := gatewaytest.Start(t, gatewaytest.Options{
+		Config: "clients:\n" + client.YAML, NotReady: true,
+		Env: []string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_STORE_TIMEOUT=5s"},
+	})
+	apart := false
+	gatewaytest.Eventually(t, 20*time.Second, "the gateway is ready", func() bool {
+		deciding := g.Get("/readyz?for=decide", "")
+		got := g.Get("/readyz", "")
+		var state struct{ Deciding, Issuing struct{ Ready bool } }
+		if err := json.Unmarshal([]byte(got.Body), &state); err != nil {
+			t.Fatalf("%v in %s", err, got.Body)
+		}
+		apart = apart || deciding.StatusCode == http.StatusOK && state.Deciding.Ready && !state.Issuing.Ready
+		return got.StatusCode == http.StatusOK
+	})
+	g.Token(client) // the first try
+	if !apart {
+		t.Error("deciding was never told apart from issuing")
+	}
+	if got := g.Get("/readyz?for=issue", ""); got.StatusCode != http.StatusOK {
+		t.Errorf("/readyz?for=issue is %d %s", got.StatusCode, got.Body)
+	}
+}
