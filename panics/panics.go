@@ -1,7 +1,7 @@
 // Package panics keeps a panic within the exchange that caused it. A panic that no function of
 // its goroutine recovers ends the process, and with it every other exchange. So each goroutine,
 // timer and callback of the gateway begins with [Catch] or [Into], or runs in [Keep]; a test of
-// the root package finds those that do not.
+// this package finds those that do not.
 //
 // Each caught panic is counted by its [Part] and told to the function given to [Notify]. What is
 // told never holds bytes of a caller: of the panic's value only the text of a runtime error, and

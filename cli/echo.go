@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"snowgate/echo"
+	"snowgate/panics"
+)
+
+// echoGrace is how long the demo upstream lets running requests finish.
+const echoGrace = 5 * time.Second
+
+func runEcho(ctx context.Context, p *Process, args []string) error {
+	flags := newFlags("echo")
+	listen := flags.String("listen", ":8080", "`address` to listen on")
+	name := flags.String("name", "echo", "`name` to answer with")
+	health := flags.String("health", "", "`path` that says 200; or 503: after the signal USR1 until USR2 comes, and while it drains")
+	drain := flags.Duration("drain", 0, "how `long` to answer on after SIGTERM, so that callers can leave before the listener is closed")
+	if err := parseFlags(p, flags, args, 0); err != nil {
+		return err
+	}
+	upstream := echoServer{name: *name, drain: *drain}
+	if *health != "" {
+		upstream.healthPath = *health
+		stop := onHealthSignal(upstream.health.Set)
+		defer stop()
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Stderr, "snowgate echo: %s listens on %s\n", *name, listener.Addr())
+	return upstream.serve(ctx, listener)
+}
+
+// echoServer is the demo upstream.
+type echoServer struct {
+	name       string
+	healthPath string        // where it tells its health; empty: nowhere
+	drain      time.Duration // how long it goes on after it was asked to end
+
+	health   echo.Health
+	draining echo.Drain
+}
+
+// serve serves the demo upstream until ctx ends and it was left for as long as
+// it drains, then lets running requests finish for a moment and cuts what is left.
+func (e *echoServer) serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{Handler: e.draining.Wrap(e.handler()), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() {
+		defer panics.Catch(panics.Gateway, func(err error) { served <- err })
+		served <- server.Serve(listener)
+	}()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	e.health.Set(false)
+	e.draining.Begin()
+	<-time.After(e.drain)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), echoGrace)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (e *echoServer) handler() http.Handler {
+	echoes := echo.Handler(e.name)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.healthPath != "" && r.URL.Path == e.healthPath {
+			e.health.ServeHTTP(w, r)
+			return
+		}
+		echoes.ServeHTTP(w, r)
+	})
+}

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// onHealthSignal does nothing: there are no such signals here.
-func onHealthSignal(func(healthy bool)) (stop func()) { return func() {} }

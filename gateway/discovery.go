@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"snowgate/config"
+	"snowgate/handlers/admin"
+	"snowgate/proxy"
+	"snowgate/proxy/docker"
+	"snowgate/telemetry"
+)
+
+// sourceFile is the source of the routes of the configuration file.
+const sourceFile = "file"
+
+// newWatcher returns what discovers routes, nil if that is not asked for.
+func (g *Gateway) newWatcher() *docker.Watcher {
+	if g.cfg.DockerHost == "" {
+		return nil
+	}
+	return docker.New(docker.Config{
+		Host:    g.cfg.DockerHost,
+		Read:    g.readLabels,
+		Publish: g.routing.setDiscovered,
+		Log:     g.log,
+	})
+}
+
+// readLabels reads the labels of a container.
+func (g *Gateway) readLabels(name string, labels map[string]string) (docker.Reading, error) {
+	read, err := config.ReadLabels(name, labels)
+	if err != nil {
+		return docker.Reading{}, err
+	}
+	if read.Route.Public && !g.cfg.DockerAllowPublic {
+		return docker.Reading{}, fmt.Errorf("%spublic: a label may make a route public only if the gateway has %sDOCKER_ALLOW_PUBLIC=true", config.LabelPrefix, config.Prefix)
+	}
+	if read.Route.PassToken && !g.cfg.DockerAllowPassToken {
+		return docker.Reading{}, fmt.Errorf("%spass_token: a label may have a service get the callers' tokens only if the gateway has %sDOCKER_ALLOW_PASS_TOKEN=true", config.LabelPrefix, config.Prefix)
+	}
+	return docker.Reading{
+		Enabled: read.Enabled, Route: routeOf(read.Route, g.cfg.Transport), Scheme: read.Scheme, Port: read.Port, Network: read.Network,
+	}, nil
+}
+
+// routing puts the routes of the file and those that were discovered together. The
+// file's always count; one that was discovered is left out if it is in the way of
+// another. It is safe for concurrent use.
+type routing struct {
+	router *proxy.Router
+	log    zerolog.Logger
+
+	mu         sync.Mutex
+	file       *proxy.Table
+	discovered []proxy.Route
+	refused    map[string]refusedRoute // by owner
+}
+
+// refusedRoute is a discovered route that is not in force.
+type refusedRoute struct {
+	proxy.Route
+	reason string
+}
+
+func newRouting(router *proxy.Router, log zerolog.Logger) *routing {
+	return &routing{router: router, log: log, file: new(proxy.Table)}
+}
+
+// setFile puts the routes of the file in force.
+func (r *routing) setFile(table *proxy.Table) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.file = table
+	r.swap()
+}
+
+// setDiscovered puts the routes that were discovered in force. They must not be
+// changed any more.
+func (r *routing) setDiscovered(routes []proxy.Route) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.discovered = routes
+	r.swap()
+}
+
+// swap makes one table of both and puts it in force. r.mu is held.
+func (r *routing) swap() {
+	table, refused := r.file.Extend(r.discovered)
+	r.router.Swap(table)
+	before := r.refused
+	r.refused = make(map[string]refusedRoute, len(refused))
+	for i, err := range refused {
+		route := r.discovered[i]
+		r.refused[route.Owner] = refusedRoute{route, err.Error()}
+		if before[route.Owner].reason != err.Error() {
+			r.log.Warn().Str("route", route.Name).Str("owner", route.Owner).Str("reason", err.Error()).
+				Msg("a discovered route is not in force")
+		}
+	}
+	for i, route := range r.discovered {
+		if _, was := before[route.Owner]; was && refused[i] == nil {
+			r.log.Info().Str("route", route.Name).Str("owner", route.Owner).Msg("a discovered route is in force again")
+		}
+	}
+}
+
+// refusals returns the routes that are not in force, in the order of their names.
+func (r *routing) refusals() []admin.RefusedRoute {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []admin.RefusedRoute
+	for _, one := range r.refused {
+		list = append(list, admin.RefusedRoute{Name: one.Name, Owner: one.Owner, Reason: one.reason})
+	}
+	slices.SortFunc(list, func(a, b admin.RefusedRoute) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner))
+	})
+	return list
+}
+
+// shownDiscovery returns what tells the admin API about discovery, nil if there is
+// none.
+func (g *Gateway) shownDiscovery() func() admin.Discovery {
+	if g.watcher == nil {
+		return nil
+	}
+	return func() admin.Discovery {
+		status := g.watcher.Status()
+		shown := admin.Discovery{Source: docker.Source, Up: status.Up, Changed: rfc3339(status.Changed), Listed: rfc3339(status.Listed), Refused: g.routing.refusals()}
+		if status.Err != nil {
+			shown.Error = status.Err.Error()
+		}
+		for _, c := range status.Containers {
+			shown.Containers = append(shown.Containers, admin.Container{
+				ID: c.ID, Name: c.Name, Owner: c.Owner, Route: c.Route, Address: c.Address, State: string(c.State), Reason: c.Reason,
+			})
+		}
+		return shown
+	}
+}
+
+// rfc3339 writes a time for the admin API; nothing for the zero time.
+func rfc3339(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// discoverySeries is the state of discovery, for the metrics.
+func (g *Gateway) discoverySeries() telemetry.Discovery {
+	status := g.watcher.Status()
+	series := telemetry.Discovery{
+		Up: status.Up, Listed: status.Listed, Lists: float64(status.Lists), Failures: float64(status.Failures), Events: float64(status.Events),
+		Refused: float64(len(g.routing.refusals())), Containers: make(map[string]float64),
+	}
+	for _, state := range []docker.State{docker.Serving, docker.Waiting, docker.Rejected} {
+		series.Containers[string(state)] = 0
+	}
+	for _, c := range status.Containers {
+		series.Containers[string(c.State)]++
+	}
+	return series
+}

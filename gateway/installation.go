@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"snowgate/config"
+	"snowgate/tokens"
+	"snowgate/tokens/redisstore"
+)
+
+// installationOf returns what cfg says about what all gateways must agree on.
+func installationOf(cfg config.Config) redisstore.Installation {
+	i := redisstore.Installation{
+		Epoch: cfg.Epoch.UTC().Format(time.RFC3339Nano), Layout: cfg.IDLayout.String(), TokenKey: redisstore.KeysInRedis,
+	}
+	if cfg.TokenKey.IsSet() {
+		i.TokenKey = tokens.Key(cfg.TokenKey.Bytes()).Fingerprint()
+	}
+	return i
+}
+
+// claim is what is known of the installation in Redis. It is safe for concurrent use.
+type claim struct {
+	configured redisstore.Installation
+
+	made  atomic.Bool           // it was found to be ours, or made ours
+	other atomic.Pointer[error] // it is another one since; nil: it is not
+}
+
+// errUnclaimed is why nothing is decided before the installation was compared.
+var errUnclaimed = fmt.Errorf("%w: epoch, layout and token key have not been compared with those in Redis yet", tokens.ErrUnavailable)
+
+// unfit returns why this gateway must not decide: it would take the tokens of others for forgeries.
+func (c *claim) unfit() error {
+	if !c.made.Load() {
+		return errUnclaimed
+	}
+	if other := c.other.Load(); other != nil {
+		return *other
+	}
+	return nil
+}
+
+// changed keeps what a probe of Redis found out, nil if all is well, and reports whether that is
+// news.
+func (c *claim) changed(mismatch error) bool {
+	was := c.other.Load()
+	if mismatch == nil {
+		c.other.Store(nil)
+		return was != nil
+	}
+	err := fmt.Errorf("%w: %w", tokens.ErrUnavailable, mismatch)
+	c.other.Store(&err)
+	return was == nil
+}
+
+// noticeProbe is told of every probe of Redis.
+func (g *Gateway) noticeProbe(h redisstore.Health) {
+	if !h.Reachable {
+		return
+	}
+	if h.Blank {
+		select {
+		case g.blank <- struct{}{}:
+		default: // it is on its way already
+		}
+	}
+	if !g.claim.made.Load() {
+		return // claimInstallation compares
+	}
+	err := g.store.Mismatch(g.claim.configured, h.Installation)
+	switch news := g.claim.changed(err); {
+	case news && err != nil:
+		g.log.Error().Err(wayOut(err)).Msg("the installation in Redis has changed: this gateway is not ready, and answers 503")
+	case news:
+		g.log.Info().Msg("the installation in Redis is the configured one again")
+	}
+}
+
+// claimInstallation records epoch, layout and token key in Redis or compares them, and does not
+// give up while Redis is away. A difference is an error of whoever configured this gateway.
+func (g *Gateway) claimInstallation(ctx context.Context) error {
+	for {
+		err := g.store.Claim(ctx, g.claim.configured)
+		if _, mismatch := errors.AsType[*redisstore.MismatchError](err); mismatch {
+			return &ConfigError{wayOut(err)}
+		}
+		if err == nil {
+			g.claim.made.Store(true)
+			return nil
+		}
+		if !pause(ctx, claimPause) {
+			return nil
+		}
+	}
+}
+
+// wayOut adds to a mismatch what can be done about it.
+func wayOut(err error) error {
+	mismatch, ok := errors.AsType[*redisstore.MismatchError](err)
+	if !ok {
+		return err
+	}
+	var set []string
+	for _, d := range mismatch.Differences {
+		switch d.Name {
+		case "epoch":
+			set = append(set, config.Prefix+"EPOCH="+d.Recorded)
+		case "layout":
+			set = append(set, config.Prefix+"ID_LAYOUT="+d.Recorded)
+		case "token key":
+			if d.Recorded == redisstore.KeysInRedis {
+				set = append(set, "no "+config.Prefix+"TOKEN_KEY")
+			} else {
+				set = append(set, "the "+config.Prefix+"TOKEN_KEY that the other gateways have")
+			}
+		}
+	}
+	return fmt.Errorf("%w; give this gateway %s, or change the whole installation with snowgate ids rebase", err, strings.Join(set, " and "))
+}

@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"snowgate/config"
+	"snowgate/logsink"
+	"snowgate/panics"
+)
+
+// Logs is where one gateway logs. It is safe for concurrent use.
+type Logs struct {
+	sink *logsink.Sink
+	// main is for what the gateway has to say of itself: a line is written when
+	// the call returns.
+	main zerolog.Logger
+	// access is for the lines of requests, which are made and written a little later,
+	// many at once.
+	access *logsink.Deferred
+}
+
+// OpenLogs returns the logs that cfg asks for, written to stderr. They are closed
+// after everything else, so that the last line is written.
+func OpenLogs(stderr io.Writer, cfg config.Config) *Logs {
+	zerolog.TimeFieldFormat = time.RFC3339Nano
+	var out io.Writer = visible{stderr}
+	if cfg.LogFormat == "console" {
+		out = eachLine{zerolog.ConsoleWriter{Out: visible{stderr}, TimeFormat: time.TimeOnly}}
+	}
+	level, err := zerolog.ParseLevel(cfg.LogLevel)
+	if err != nil {
+		level = zerolog.InfoLevel // config has checked it
+	}
+	sink := logsink.New(out, logsink.Options{})
+	logger := zerolog.New(sink).Level(level).With().Timestamp().Logger()
+	// The lines of requests say themselves what time it was.
+	access := sink.Deferred(zerolog.New(nil).Level(level), "request")
+	panics.Notify(func(p *panics.Panic) { logPanic(logger, p) })
+	return &Logs{sink: sink, main: logger, access: access}
+}
+
+// logPanic tells of a panic that was caught. Those of handlers are in the line of the request.
+func logPanic(logger zerolog.Logger, p *panics.Panic) {
+	logger.Error().Stringer("part", p.Part).Str("cause", p.Error()).Str("stack", p.Stack).Uint64("untold", p.Untold).
+		Msg("a panic was caught: what it was in the middle of has ended, everything else goes on")
+}
+
+// Close writes what has not been written yet. It may be called twice.
+func (l *Logs) Close() { l.sink.Close() }
+
+// logTo makes the lines of requests go where l says, and the lines that are lost
+// there be counted.
+func (g *Gateway) logTo(l *Logs) {
+	g.access = l.access.Add
+	g.metrics.CollectLostLines(l.sink.Lost)
+}
+
+// eachLine hands lines on one by one: a [zerolog.ConsoleWriter] takes no more.
+type eachLine struct{ out io.Writer }
+
+// Write implements [io.Writer].
+func (w eachLine) Write(lines []byte) (int, error) {
+	written := 0
+	for line := range bytes.Lines(lines) {
+		n, err := w.out.Write(line)
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// serverLog turns what net/http has to say, which is mostly about callers that
+// break off, into debug lines.
+func serverLog(logger zerolog.Logger, listener string) *log.Logger {
+	return log.New(lineWriter{logger.With().Str("listener", listener).Logger()}, "", 0)
+}
+
+type lineWriter struct{ logger zerolog.Logger }
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w.logger.Debug().Msg(strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
+
+// redisLog turns what go-redis has to say into debug lines: mostly connections
+// that failed, which the monitor reports once and by their cause.
+type redisLog struct{ logger zerolog.Logger }
+
+// Printf implements the logger of go-redis.
+func (l redisLog) Printf(_ context.Context, format string, args ...any) {
+	l.logger.Debug().Str("from", "go-redis").Msgf(format, args...)
+}

@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"snowgate/clients"
+	"snowgate/clients/redisclients"
+	"snowgate/config"
+)
+
+// flushPause is how often the last uses of client secrets are written down.
+const flushPause = time.Minute
+
+// openRegistry connects the clients to those that Redis keeps.
+func (g *Gateway) openRegistry() {
+	g.clients.Follow(g.confirmed, func(id string) {
+		g.log.Error().Str("client", id).Msg("the registry has a client that is configured, too: the configured one counts; delete the other")
+	})
+	g.registry = redisclients.New(g.store.Client(), g.clients, redisclients.Options{
+		Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout, MaxTTL: g.cfg.TokenMaxTTL, Now: g.clock.Time,
+		Report: func(err error) { g.log.Warn().Err(err).Msg("the client registry") },
+	})
+}
+
+// configuredClients are the clients of the file and of the environment.
+func (g *Gateway) configuredClients(file config.File) ([]clients.Client, error) {
+	secret := g.cfg.AdminClientSecret
+	if !secret.IsSet() {
+		return file.Clients, nil
+	}
+	administrator, err := clients.Bootstrap(secret.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	return append(file.Clients[:len(file.Clients):len(file.Clients)], administrator), nil
+}
+
+// refuseClash waits until the clients of the registry are known, and returns an
+// error if one of them is configured, too. Later, a file with such a client is
+// not put in force.
+func (g *Gateway) refuseClash(ctx context.Context) error {
+	for !g.feed.Ready() {
+		if !pause(ctx, readyPause) {
+			return nil
+		}
+	}
+	const most = 20 // are named
+	twice, _ := g.clients.Page("", most, func(c *clients.Client) bool {
+		return c.Source != clients.SourceRegistry && g.clients.Stored(c.ID) != nil
+	})
+	if len(twice) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range twice {
+		names = append(names, fmt.Sprintf("%s (%s)", c.ID, c.Source))
+	}
+	return &ConfigError{errors.New("clients are configured that the registry in Redis has, too: " + strings.Join(names, ", ") +
+		"; take them out of the configuration, or delete them by the admin API first")}
+}
+
+// clientFollower keeps the registry current, and ends what clients may not do
+// any more.
+type clientFollower struct {
+	*redisclients.Store
+	gateway *Gateway
+	seen    atomic.Uint64 // version of the registry that was acted on
+}
+
+// Refresh implements [redisstore.Follower].
+func (f *clientFollower) Refresh(ctx context.Context, full bool) error {
+	err := f.Store.Refresh(ctx, full)
+	if version := f.gateway.clients.Version(); f.seen.Swap(version) != version {
+		f.gateway.tokens.ClientsChanged()
+	}
+	return err
+}
+
+// flushUses writes down every minute when which secret was used last.
+func (g *Gateway) flushUses(ctx context.Context) {
+	for pause(ctx, flushPause) {
+		if err := g.registry.Flush(ctx); err != nil && ctx.Err() == nil {
+			g.log.Debug().Err(err).Msg("the last uses of client secrets are not written down yet")
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"snowgate/clientconn"
+	"snowgate/middleware"
+	"snowgate/panics"
+)
+
+// Limits of both listeners.
+const (
+	readHeaderTimeout = 10 * time.Second
+	// readTimeout is for the body of a request that nobody reads, which net/http
+	// swallows before it sends the refusal. Endpoints with a body and the proxy
+	// set deadlines of their own.
+	readTimeout = 10 * time.Second
+	// writeTimeout is for answers that the gateway makes itself, to clients that do
+	// not take them. The proxy sets deadlines of its own.
+	writeTimeout = 60 * time.Second
+	idleTimeout  = 2 * time.Minute
+	// restAfter is how long nothing is asked on a connection before it costs next to
+	// nothing.
+	restAfter = 5 * time.Second
+	// headerBytes is where a header block gets 431. net/http adds 4 KiB of slack
+	// to what it is told.
+	headerBytes = 32<<10 - 4<<10
+)
+
+// Serve answers requests until ctx ends, and then leaves as the contract says:
+// not ready at once; still accepting while it drains, with every answer closing
+// its connection; then finishing what runs; and cutting what runs too long.
+// admin may be nil. It closes the listeners.
+func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) error {
+	defer g.close()
+	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(nil)
+
+	// Streams end when the context of their request does.
+	streams, cutStreams := context.WithCancelCause(work)
+	defer cutStreams(nil)
+	patient := newPatientListener(public)
+	g.rested = patient.rest.Count
+	publicServer := g.newServer(streams, "public", g.publicHandler(g.forwarder))
+	g.speak(publicServer)
+	adminServer := g.newServer(work, "admin", g.adminHandler())
+	g.announce(public, admin)
+	g.cfg.File = g.cfg.File.Spent() // what is in force of it is elsewhere, and what lives in memory costs time with every collection
+	failed := make(chan error, 4)
+	fall := func(err error) { failed <- err } // there is no gateway without a listener
+	go func() { defer panics.Catch(panics.Gateway, fall); failed <- g.servePublic(publicServer, patient) }()
+	if g.certificate == nil { // with TLS, none goes to rest
+		go func() { defer panics.Catch(panics.Gateway, fall); failed <- publicServer.Serve(patient.rest) }()
+	}
+	if admin != nil {
+		go func() { defer panics.Catch(panics.Gateway, fall); failed <- adminServer.Serve(admin) }()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer panics.Catch(panics.Gateway, fall)
+		if err := g.background(work, portOf(public)); err != nil {
+			failed <- err
+		}
+	}()
+
+	var err error
+	select {
+	case <-ctx.Done():
+		g.leave(patient, publicServer, cutStreams)
+	case err = <-failed: // whatever it is, there is no gateway without it
+		g.log.Error().Err(err).Msg("the gateway cannot go on")
+	}
+	_ = publicServer.Close()
+	_ = adminServer.Close()
+	stopWork(errors.New("the gateway has stopped"))
+	<-done // no generator is started any more
+	g.release()
+	return err
+}
+
+// connContext makes what the requests of a connection have in common.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return middleware.ConnContext(clientconn.ConnContext(ctx, c), c)
+}
+
+func (g *Gateway) newServer(base context.Context, name string, handler http.Handler) *http.Server {
+	server := &http.Server{
+		Handler:                      handler,
+		ReadHeaderTimeout:            readHeaderTimeout,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               headerBytes,
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no path: it is refused like other targets
+		ErrorLog:                     serverLog(g.log, name),
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  connContext,
+		ConnState:                    clientconn.ConnState,
+		Protocols:                    new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	return server
+}
+
+func (g *Gateway) servePublic(server *http.Server, listener net.Listener) error {
+	if g.certificate != nil {
+		return server.ServeTLS(listener, "", "") // the certificate is in its TLSConfig
+	}
+	return server.Serve(listener)
+}
+
+// announce says where the gateway listens and what somebody should know.
+func (g *Gateway) announce(public, admin *net.TCPListener) {
+	line := g.log.Info().Str("version", g.version).Str("commit", g.commit).Str("listen", public.Addr().String()).Bool("tls", g.certificate != nil).
+		Str("issuer", g.cfg.Issuer).Int("clients", len(g.cfg.File.Clients)).Int("routes", len(g.cfg.File.Routes))
+	if admin != nil {
+		line.Str("admin_listen", admin.Addr().String())
+	}
+	line.Msg("snowgate starts")
+	if g.embedded != nil {
+		g.log.Warn().Msg("SNOWGATE_REDIS_URL is not set: tokens are kept in this process only and are gone when it ends; this is for trying out")
+	}
+	if g.cfg.ConfigFile == "" && len(g.cfg.File.Clients) == 0 {
+		g.log.Warn().Msg("SNOWGATE_CONFIG is not set: there are no clients and no routes")
+	}
+	g.logNotes(g.cfg.File)
+}
+
+// leave is the shutdown, up to the last answer. Its times count from now.
+func (g *Gateway) leave(public *patientListener, server *http.Server, cutStreams context.CancelCauseFunc) {
+	deadline, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
+	defer cancel()
+	g.log.Info().Dur("drain", g.cfg.Drain).Dur("timeout", g.cfg.ShutdownTimeout).Msg("snowgate stops: it still accepts requests")
+	g.drainer.Start()
+	pause(deadline, g.cfg.Drain)
+
+	public.Retire(deadline)
+	if err := g.settle(deadline); err != nil {
+		g.log.Warn().Int64("requests", g.drainer.Running()).Msg("requests that still run are cut")
+		cutStreams(errors.New("the gateway stops"))
+		g.awaitCut()
+	}
+	// All that is left are connections on which nothing has been asked.
+	_ = server.Close()
+}
+
+// settleTime is how long it must be quiet before the gateway believes that it has
+// answered everything.
+const settleTime = 300 * time.Millisecond
+
+// settle waits until no request runs and none comes out of the connections that
+// were accepted last. http.Server.Shutdown would not do: it drops a request that
+// has been sent but not parsed yet, and does not wait for WebSockets.
+func (g *Gateway) settle(ctx context.Context) error {
+	for {
+		if err := g.drainer.Wait(ctx); err != nil {
+			return err
+		}
+		if !pause(ctx, settleTime) {
+			return context.Cause(ctx)
+		}
+		if g.drainer.Running() == 0 {
+			return nil
+		}
+	}
+}
+
+// cutTime is how long requests that were cut may take to notice.
+const cutTime = time.Second
+
+func (g *Gateway) awaitCut() {
+	ctx, cancel := context.WithTimeout(context.Background(), cutTime)
+	defer cancel()
+	if err := g.drainer.Wait(ctx); err != nil {
+		g.log.Warn().Int64("requests", g.drainer.Running()).Msg("requests did not end when they were cut")
+	}
+}
+
+// release gives the worker number back, so that the next gateway need not wait
+// for the lease to end.
+func (g *Gateway) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.StoreTimeout)
+	defer cancel()
+	if err := g.registry.Flush(ctx); err != nil {
+		g.log.Debug().Err(err).Msg("the last uses of client secrets are not written down")
+	}
+	if err := g.ids.close(ctx); err != nil {
+		g.log.Warn().Err(err).Msg("the worker number could not be given back; it is free again when its lease ends")
+	}
+}
+
+func portOf(listener *net.TCPListener) string {
+	if address, ok := listener.Addr().(*net.TCPAddr); ok {
+		return strconv.Itoa(address.Port)
+	}
+	return ""
+}
