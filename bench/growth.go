@@ -15,7 +15,7 @@ import (
 	"snowgate/bench/load"
 	"snowgate/clients"
 	"snowgate/clients/redisclients"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"
 )

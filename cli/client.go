@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"snowgate/clients"
+	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/scope"
 )
 
 // The commands that change the registry of clients through the admin API.

@@ -9,7 +9,7 @@ import (
 
 	"snowgate/clients"
 	"snowgate/config"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // words is a flag that may be repeated.

@@ -14,8 +14,8 @@ import (
 	"snowgate/clients"
 	"snowgate/config"
 	"snowgate/gateway"
-	"snowgate/panics"
-	"snowgate/scope"
+	"snowgate/internal/panics"
+	"snowgate/internal/scope"
 )
 
 // demoClient is the id of the client that the demo makes.

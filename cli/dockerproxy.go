@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/proxy/docker/readonly"
 )
 

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"snowgate/echo"
-	"snowgate/panics"
+	"snowgate/internal/echo"
+	"snowgate/internal/panics"
 )
 
 // echoGrace is how long the demo upstream lets running requests finish.

@@ -25,8 +25,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/scope"
 )
 
 // AdminScope is the scope-token that opens the admin API. It is never granted

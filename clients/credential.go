@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // Credential is a secret as a [Store] takes it. It comes from [Issue], which

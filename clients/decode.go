@@ -11,8 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/scope"
 )
 
 // maxDocument is far more than a document within the bounds needs.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/scope"
 )
 
 // Bounds of what a client may be granted. A token's record and the header that

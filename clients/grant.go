@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // Grant is what a client gets when it asks for a token.

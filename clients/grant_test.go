@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"snowgate/clients"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 func TestGrant(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // stored is a client of the store.

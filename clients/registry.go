@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // Registry holds all clients, in two layers: those that are configured, by the

@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"snowgate/canonical"
+	"snowgate/request/canonical"
 )
 
 // How a route chooses among the replicas of its service.

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"snowgate/clients"
+	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/scope"
 )
 
 // What ids of clients and secrets are made of, for faults.

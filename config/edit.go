@@ -5,8 +5,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"snowgate/canonical"
-	"snowgate/fields"
+	"snowgate/request/canonical"
+	"snowgate/request/fields"
 )
 
 // Edits are changes of a header.

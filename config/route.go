@@ -11,10 +11,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"go.yaml.in/yaml/v4"
 
-	"snowgate/canonical"
 	"snowgate/clients"
+	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/scope"
+	"snowgate/request/canonical"
 )
 
 // What a route has unless it says otherwise.

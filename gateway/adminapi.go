@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"snowgate/handlers/admin"
+	"snowgate/internal/telemetry"
 	"snowgate/proxy"
-	"snowgate/telemetry"
 )
 
 // newAdminAPI puts the admin API together.

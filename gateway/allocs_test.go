@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"snowgate/exchange"
+	"snowgate/request/exchange"
 )
 
 // sink is a ResponseWriter that costs nothing itself.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // background runs everything that goes on beside the requests, until ctx ends.

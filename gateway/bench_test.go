@@ -13,7 +13,7 @@ import (
 
 	"snowgate/clients"
 	"snowgate/config"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/tokenstest/redistest"
 )

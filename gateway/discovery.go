@@ -11,9 +11,9 @@ import (
 
 	"snowgate/config"
 	"snowgate/handlers/admin"
+	"snowgate/internal/telemetry"
 	"snowgate/proxy"
 	"snowgate/proxy/docker"
-	"snowgate/telemetry"
 )
 
 // sourceFile is the source of the routes of the configuration file.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"snowgate/clientconn"
-	"snowgate/nonblock"
+	"snowgate/internal/clientconn"
+	"snowgate/internal/nonblock"
 )
 
 // patientListener is a listener that takes all connections that wait before it

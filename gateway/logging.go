@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/config"
-	"snowgate/logsink"
-	"snowgate/panics"
+	"snowgate/internal/logsink"
+	"snowgate/internal/panics"
 )
 
 // Logs is where one gateway logs. It is safe for concurrent use.

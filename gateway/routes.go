@@ -9,12 +9,12 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"snowgate/clients"
-	"snowgate/exchange"
 	"snowgate/handlers"
+	"snowgate/internal/scope"
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
-	"snowgate/scope"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"snowgate/clientconn"
+	"snowgate/internal/clientconn"
+	"snowgate/internal/panics"
 	"snowgate/middleware"
-	"snowgate/panics"
 )
 
 // Limits of both listeners.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"snowgate/telemetry"
+	"snowgate/internal/telemetry"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"
 )

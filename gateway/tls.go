@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/config"
-	"snowgate/exchange"
+	"snowgate/request/exchange"
 )
 
 // mostStreams is how many requests one HTTP/2 connection may have under way.

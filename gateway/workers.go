@@ -17,7 +17,7 @@ import (
 	"snowgate/handlers/admin"
 	"snowgate/idgen"
 	"snowgate/idgen/redislease"
-	"snowgate/telemetry"
+	"snowgate/internal/telemetry"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"
 )

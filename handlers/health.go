@@ -3,8 +3,8 @@ package handlers
 import (
 	"net/http"
 
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 )
 
 // Readiness is what /readyz answers: whether the gateway should be sent

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 
 	"snowgate/clients"
-	"snowgate/exchange"
 	"snowgate/limit"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 )
 
 // failureLimiter limits failed authentications.

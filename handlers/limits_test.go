@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"snowgate/clients"
-	"snowgate/exchange"
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/scope"
 	"snowgate/limit"
 	"snowgate/problem"
-	"snowgate/scope"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 	"snowgate/tokens/tokenstest"
 )

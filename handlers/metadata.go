@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"snowgate/internal/scope"
 	"snowgate/problem"
-	"snowgate/scope"
 )
 
 // The paths of the OAuth endpoints, relative to the issuer.

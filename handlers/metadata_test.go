@@ -11,8 +11,8 @@ import (
 
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/scope"
 	"snowgate/problem"
-	"snowgate/scope"
 )
 
 // ask calls one endpoint and decodes its JSON.

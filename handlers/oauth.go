@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"snowgate/clients"
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -19,8 +19,8 @@ import (
 	"snowgate/clients"
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/scope"
 	"snowgate/problem"
-	"snowgate/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/tokenstest"
 )

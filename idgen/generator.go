@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // Generator issues ids. It is made by New, is safe for concurrent use, and owns

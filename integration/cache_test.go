@@ -16,7 +16,7 @@ import (
 
 	"snowgate/idgen"
 	"snowgate/integration/gatewaytest"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"
 	"snowgate/tokens/tokenstest"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"snowgate/integration/gatewaytest"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/tokenstest/redistest"
 )

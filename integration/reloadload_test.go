@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 
-	"snowgate/echo"
 	"snowgate/integration/gatewaytest"
+	"snowgate/internal/echo"
 )
 
 const (

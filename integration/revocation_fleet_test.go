@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"snowgate/echo"
 	"snowgate/integration/gatewaytest"
+	"snowgate/internal/echo"
 	"snowgate/tokens/tokenstest/redistest"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"snowgate/echo"
 	"snowgate/integration/gatewaytest"
+	"snowgate/internal/echo"
 )
 
 const terminate = syscall.SIGTERM

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

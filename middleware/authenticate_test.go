@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"snowgate/exchange"
 	"snowgate/middleware"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

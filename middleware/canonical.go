@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"strings"
 
-	"snowgate/canonical"
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/canonical"
+	"snowgate/request/exchange"
 )
 
 // knownMethods is what a resource of the gateway can be asked with at all.

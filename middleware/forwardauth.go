@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"strings"
 
-	"snowgate/canonical"
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/canonical"
+	"snowgate/request/exchange"
 )
 
 // What a proxy says of the request that it wants judged.

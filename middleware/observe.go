@@ -11,9 +11,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"snowgate/exchange"
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 )
 
 // Bounds of what an access line repeats of a caller's text, in bytes.
@@ -31,8 +31,6 @@ type Observation struct {
 	// Later, if set, is told what to say in the line of a request, instead of Log: all but the
 	// message. It has fields marshalled once at most, or returns false if there is no line.
 	// [logsink.Deferred.Add] is one.
-	//
-	// [logsink.Deferred.Add]: https://pkg.go.dev/snowgate/logsink#Deferred.Add
 	Later func(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool
 	// TrustedProxies are the peers whose X-Request-Id is believed and whose
 	// forwarding headers may be. Empty: nobody's.

@@ -18,11 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
-	"snowgate/canonical"
-	"snowgate/exchange"
+	"snowgate/internal/telemetry"
 	"snowgate/middleware"
 	"snowgate/problem"
-	"snowgate/telemetry"
+	"snowgate/request/canonical"
+	"snowgate/request/exchange"
 )
 
 // recorded is what Record was told.

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"strings"
 
-	"snowgate/exchange"
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 )
 
 // maxStack bounds a logged stack, in bytes.

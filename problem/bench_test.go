@@ -5,8 +5,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"snowgate/clients"
-	"snowgate/exchange"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -15,7 +15,7 @@ import (
 	"strconv"
 
 	"snowgate/clients"
-	"snowgate/exchange"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"snowgate/clients"
-	"snowgate/exchange"
+	"snowgate/internal/scope"
 	"snowgate/problem"
-	"snowgate/scope"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

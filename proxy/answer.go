@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/fields"
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/problem"
 	"snowgate/proxy/http1"
+	"snowgate/request/fields"
 )
 
 // accept decides whether the answer of a service is one, before anything of it is sent.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/exchange"
+	"snowgate/request/exchange"
 )
 
 // lingering is how long a client that still sends a body may go on after it was

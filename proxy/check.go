@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/canonical"
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/proxy/http1"
+	"snowgate/request/canonical"
 )
 
 // Defaults of a [HealthCheck].

@@ -10,10 +10,10 @@ import (
 
 	"github.com/rs/cors"
 
-	"snowgate/canonical"
-	"snowgate/exchange"
 	"snowgate/problem"
 	"snowgate/proxy/http1"
+	"snowgate/request/canonical"
+	"snowgate/request/exchange"
 )
 
 // CORS says which pages of other origins may use a route from a browser (Fetch

@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"snowgate/canonical"
-	"snowgate/exchange"
 	"snowgate/limit"
 	"snowgate/proxy"
+	"snowgate/request/canonical"
+	"snowgate/request/exchange"
 )
 
 // withCORS returns r with what it says to browsers.

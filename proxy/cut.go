@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/problem"
 	"snowgate/tokens"
 )

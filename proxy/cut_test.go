@@ -16,7 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 )
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"snowgate/canonical"
-	"snowgate/fields"
 	"snowgate/proxy/http1"
+	"snowgate/request/canonical"
+	"snowgate/request/fields"
 )
 
 // Edits are changes of a header that a route makes. Fields that [fields.Editable]

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // errClosed says that the router was closed.

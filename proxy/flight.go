@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"snowgate/exchange"
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/proxy/http1"
+	"snowgate/request/exchange"
 )
 
 // flight is one request on its way to a service, and its answer on the way

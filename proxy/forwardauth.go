@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net/http"
 
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 )
 
 // MatchForwardAuth is [Match] for a request that is only judged here and that

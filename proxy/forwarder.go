@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/cohort"
-	"snowgate/exchange"
+	"snowgate/internal/cohort"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 )
 
 // DefaultClientIdle is how long a client may be silent within its own body, or

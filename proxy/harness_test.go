@@ -20,13 +20,13 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"snowgate/clientconn"
 	"snowgate/idgen"
 	"snowgate/integration/cuttest"
+	"snowgate/internal/clientconn"
+	"snowgate/internal/scope"
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
-	"snowgate/scope"
 	"snowgate/tokens"
 )
 

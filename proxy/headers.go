@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"snowgate/fields"
 	"snowgate/proxy/http1"
+	"snowgate/request/fields"
 )
 
 // The header fields that tell a service who asks and how the request came to

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"snowgate/exchange"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -4,14 +4,12 @@ import (
 	"context"
 	"net/http"
 
-	"snowgate/exchange"
 	"snowgate/limit"
+	"snowgate/request/exchange"
 )
 
 // RateLimiter counts requests by key. [redislimit.Limiter] is one, which counts
 // them over all gateways.
-//
-// [redislimit.Limiter]: https://pkg.go.dev/snowgate/limit/redislimit#Limiter
 type RateLimiter interface {
 	// Allow decides about one request under key, whose limit is rate, and counts it
 	// if it is allowed.

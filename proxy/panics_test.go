@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/proxy"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // errTooSlow says that a service did not answer in time.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"snowgate/canonical"
+	"snowgate/request/canonical"
 )
 
 // ambiguous reports whether a service could read path as one that belongs to

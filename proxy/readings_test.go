@@ -3,7 +3,7 @@ package proxy
 import (
 	"testing"
 
-	"snowgate/canonical"
+	"snowgate/request/canonical"
 )
 
 func TestAmbiguous(t *testing.T) {

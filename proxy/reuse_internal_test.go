@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"snowgate/exchange"
+	"snowgate/request/exchange"
 )
 
 // The memory of an exchange serves another one only if nobody can have kept the exchange.

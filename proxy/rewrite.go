@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/exchange"
 	"snowgate/proxy/http1"
+	"snowgate/request/exchange"
 )
 
 // fieldLists lends the memory for the header of a request to a service.

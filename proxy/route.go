@@ -14,8 +14,8 @@ import (
 
 	"github.com/rs/cors"
 
-	"snowgate/canonical"
 	"snowgate/limit"
+	"snowgate/request/canonical"
 	"snowgate/tokens"
 )
 

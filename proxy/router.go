@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"snowgate/exchange"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"snowgate/fields"
 	"snowgate/proxy/http1"
+	"snowgate/request/fields"
 )
 
 // errTwice says that a request was about to be sent a second time on another

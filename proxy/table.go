@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"snowgate/canonical"
+	"snowgate/request/canonical"
 )
 
 // Table is a set of routes that were found to be in order. It never changes and

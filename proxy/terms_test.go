@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"snowgate/canonical"
-	"snowgate/exchange"
 	"snowgate/limit"
+	"snowgate/request/canonical"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

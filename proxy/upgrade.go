@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 	"snowgate/proxy/http1"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // entry is what is known of a token whose record was found, and whose secret was shown,

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/tokenstest"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // Generator makes the ids of new tokens.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // ErrInvalid matches, with errors.Is, every refusal of a bearer token: unknown,

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"unique"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // grant is what the tokens have in common that a client was issued for the same

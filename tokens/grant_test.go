@@ -12,7 +12,7 @@ import (
 	"weak"
 
 	"snowgate/idgen"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 )
 

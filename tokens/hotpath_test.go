@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 )
 

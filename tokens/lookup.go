@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/budget"
 	"snowgate/idgen"
+	"snowgate/internal/budget"
 )
 
 // lookUpAttempts bounds how often one caller asks again because a revocation

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"snowgate/budget"
 	"snowgate/idgen"
-	"snowgate/scope"
+	"snowgate/internal/budget"
+	"snowgate/internal/scope"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 )
 
 // Token is what a bearer token stands for once it has been issued or

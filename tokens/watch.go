@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 const (

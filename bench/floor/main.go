@@ -22,9 +22,9 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/clientconn"
-	"snowgate/cohort"
-	"snowgate/nonblock"
+	"snowgate/internal/clientconn"
+	"snowgate/internal/cohort"
+	"snowgate/internal/nonblock"
 	"snowgate/proxy/http1"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"snowgate/clients"
+	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/scope"
 )
 
 // recordVersion is the version of the stored form.

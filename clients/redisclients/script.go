@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/redisscript"
+	"snowgate/internal/redisscript"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"snowgate/clients"
-	"snowgate/redisscript"
+	"snowgate/internal/redisscript"
 )
 
 // write is what a script is to write about one client.

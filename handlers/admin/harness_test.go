@@ -23,11 +23,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/clients"
-	"snowgate/exchange"
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/scope"
 	"snowgate/problem"
-	"snowgate/scope"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"snowgate/clients"
-	"snowgate/exchange"
 	"snowgate/handlers"
 	"snowgate/idgen"
 	"snowgate/problem"
+	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

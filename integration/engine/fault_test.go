@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"snowgate/echo"
+	"snowgate/internal/echo"
 )
 
 // When a container is killed, only those of its requests fail that it was

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"snowgate/echo"
+	"snowgate/internal/echo"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 //go:embed lua/charge.lua

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // session is one connection to Docker.

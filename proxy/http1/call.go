@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // Call is one request and its answer. Everything but [Call.Abort] is for one goroutine

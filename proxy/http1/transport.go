@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // Transport holds the connections to one server. Its fields must be set before the

@@ -8,7 +8,7 @@ import (
 	"os"
 	"syscall"
 
-	"snowgate/nonblock"
+	"snowgate/internal/nonblock"
 )
 
 // turn is what a connection needs to be asked something.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // uploadBuffer is how much of a body is sent at once.

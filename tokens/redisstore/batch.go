@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/budget"
-	"snowgate/cohort"
-	"snowgate/panics"
+	"snowgate/internal/budget"
+	"snowgate/internal/cohort"
+	"snowgate/internal/panics"
 )
 
 // lanes is how many round trips may be under way at once. The second one is for when the

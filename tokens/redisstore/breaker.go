@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 const (

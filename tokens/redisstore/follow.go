@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // coalesce is the least time from the end of one refresh to the next of the same

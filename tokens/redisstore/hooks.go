@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/nonblock"
+	"snowgate/internal/nonblock"
 )
 
 // observer reports every command that callers issue.

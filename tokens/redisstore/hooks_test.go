@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/nonblock"
+	"snowgate/internal/nonblock"
 	"snowgate/tokens/tokenstest/redistest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"
 	"snowgate/tokens/tokenstest/redistest"

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"snowgate/nonblock"
+	"snowgate/internal/nonblock"
 )
 
 // Defaults of [Options].

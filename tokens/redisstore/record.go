@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 )
 

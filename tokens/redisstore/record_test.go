@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"snowgate/scope"
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 	"snowgate/tokens/tokenstest"
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/idgen"
-	"snowgate/redisscript"
+	"snowgate/internal/redisscript"
 	"snowgate/tokens"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 const (

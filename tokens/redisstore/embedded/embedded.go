@@ -24,7 +24,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"snowgate/panics"
+	"snowgate/internal/panics"
 )
 
 // MaxKeys is how many keys the server holds before it refuses further ones, as

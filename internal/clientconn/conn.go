@@ -1,0 +1,331 @@
+// Package clientconn makes the connections of clients cheap for [net/http.Server].
+//
+// The server moves the deadlines of a connection about eight times for every request.
+// On a socket each of these moves changes a timer. Nearly none has an effect: the next one
+// comes long before the deadline. A [Conn] notes what is wanted, and leaves the
+// deadline that the socket has, as long as that is not too late. If it turns out to be too
+// early, the read or write that failed is continued with the deadline that is wanted
+// by then.
+//
+// And while a handler runs, another goroutine of the server reads one byte in the
+// background, to notice that the client has gone, and is interrupted when the handler
+// returns: two changes of goroutines and back, for nothing in nearly all requests. A Conn
+// whose server has [ConnContext] answers this read at once, with nothing, and begins to
+// look by itself when the handler has run for a while: see [Glance]. If the client has gone,
+// it ends the context that it gave to the connection.
+//
+// All of this relies on net/http for its speed only. If that changes its ways, a Conn
+// still behaves like the connection it wraps, but for one thing that [io.Reader]
+// allows: see [Conn.Read].
+//
+// A connection on which nothing is asked takes the server about 20 KiB: two buffers, and
+// the stack of a goroutine that has been through a handler. [Rest] takes such connections
+// away from the server, and gives them back with the next request.
+package clientconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"snowgate/internal/panics"
+)
+
+// Conn is a connection with the same behaviour as the one it wraps, except that there
+// is no ReadFrom, nor any other method that is not listed here.
+//
+// It is safe for concurrent use as any [net.Conn] is.
+type Conn struct {
+	net.Conn // the connection itself
+
+	read, write deadline
+
+	waiters *Waiters
+	leave   context.CancelFunc // ends the context of the connection; nil: it has none
+
+	// Guarded by read.mu.
+	closed    bool
+	unlimited bool      // the deadline was taken away, and nothing was read since
+	glance    glance    // whether the client is looked for
+	since     uint64    // tick of waiters at which that was wished for
+	waits     bool      // it is among the waiters
+	recalled  bool      // the look is to end
+	over      sync.Cond // the look has ended
+	ahead     [1]byte   // what it found
+	found     bool      // it has found something that was not read yet
+	rester    rester
+	waitless  bool // see WithoutWaiting
+}
+
+// glance is how far the look for the client has come.
+type glance uint8
+
+const (
+	unwanted glance = iota
+	wished          // it begins after a while
+	looking         // a goroutine reads
+)
+
+// Wrap returns inner as a Conn of a server whose connections share w.
+func Wrap(inner net.Conn, w *Waiters) *Conn {
+	c := &Conn{Conn: inner, waiters: w}
+	c.read = deadline{wanted: never, review: never, armed: never, set: inner.SetReadDeadline}
+	c.write = deadline{wanted: never, review: never, armed: never, set: inner.SetWriteDeadline}
+	c.over.L = &c.read.mu
+	return c
+}
+
+// ConnContext is for the field of [net/http.Server] with that name. The context it returns
+// ends when the client of c has gone, or c is closed. If c is no [Conn], but TLS above one,
+// it returns ctx: the server reads in the background then.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	conn, ok := c.(*Conn)
+	if !ok {
+		return ctx
+	}
+	ctx, conn.leave = context.WithCancel(ctx)
+	return ctx
+}
+
+// Read implements [net.Conn]. The first Read of a single byte after the deadline was taken
+// away returns 0 and nil, if [ConnContext] has seen the connection: that is the server's
+// background read, and whoever else does so reads again. Before a Read that waits for a next
+// request, others that are about to answer do so, see [cohort].
+func (c *Conn) Read(p []byte) (int, error) {
+	c.read.mu.Lock()
+	if c.rester.gone {
+		c.read.mu.Unlock()
+		return 0, io.EOF
+	}
+	if len(p) == 1 && !c.found {
+		switch {
+		case c.unlimited && c.read.wanted == never && c.leave != nil:
+			c.unlimited = false
+			c.wish()
+			c.read.mu.Unlock()
+			return 0, nil
+		case c.read.wanted == past && !c.closed:
+			c.read.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded // it was given up before it began
+		}
+	}
+	if c.waitless && len(p) > 1 { // not the server's background read
+		c.read.mu.Unlock()
+		return 0, nil
+	}
+	c.unlimited = false
+	if c.glance != unwanted {
+		c.recall()
+	}
+	if c.found && len(p) > 0 {
+		c.found = false
+		c.read.mu.Unlock()
+		p[0] = c.ahead[0]
+		return 1, nil
+	}
+	c.read.review = c.restsAt(len(p))
+	c.read.begin()
+	idle := c.rester.idle
+	c.read.mu.Unlock()
+	if idle {
+		c.waiters.answered.Gather()
+	}
+	for {
+		n, err := c.Conn.Read(p)
+		switch c.afterRead(p[:n], err) {
+		case goOn:
+			continue
+		case goToRest:
+			return 0, io.EOF
+		}
+		return n, err
+	}
+}
+
+// outcome is what follows an attempt to read.
+type outcome uint8
+
+const (
+	goBack   outcome = iota // to the caller, with what came
+	goOn                    // with another attempt
+	goToRest                // and tell the caller that the connection has ended
+)
+
+// afterRead judges an attempt to read that ended with got and err.
+func (c *Conn) afterRead(got []byte, err error) outcome {
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	if len(got) > 0 {
+		c.rester.look(got)
+	}
+	if err != nil && c.goesToRest(err) {
+		return goToRest
+	}
+	if c.read.repeats(err) {
+		return goOn
+	}
+	return goBack
+}
+
+// WithoutWaiting calls read. Until that returns, a Read of more than one byte returns 0 and nil, which
+// [io.Reader] allows, and leaves the socket alone. So whoever reads the body of a request within
+// read finds what the server's buffer holds of it, which is all of a small body that came
+// together with its header. [net/http] must pass on a Read of 0 bytes as one:
+// TestWithoutWaiting fails if it does not.
+func (c *Conn) WithoutWaiting(read func()) {
+	c.setWaitless(true)
+	defer c.setWaitless(false)
+	read()
+}
+
+func (c *Conn) setWaitless(on bool) {
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	c.waitless = on
+}
+
+// wish has the client looked for after a while, unless it is already. It needs read.mu.
+func (c *Conn) wish() {
+	if c.glance == looking { // requests that came together: nothing was read between them
+		return
+	}
+	c.glance, c.since = wished, c.waiters.tick.Load()
+	if !c.waits {
+		c.waits = true
+		c.waiters.add(c)
+	}
+}
+
+// visit begins the look if it was wished for long enough ago, at the tick now. It
+// reports whether it is to be called again at the next one.
+func (c *Conn) visit(now uint64) bool {
+	defer panics.Catch(panics.Client, nil) // the others are visited as well
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	switch {
+	case c.glance == wished && now-c.since < 2:
+		return true
+	case c.glance == wished:
+		c.glance = looking
+		c.read.review = never
+		c.read.begin()
+		go func() { defer panics.Catch(panics.Client, c.lookBroke); c.look() }()
+	}
+	c.waits = false
+	return false
+}
+
+// look reads one byte, for which somebody waits or nobody.
+func (c *Conn) look() {
+	var p [1]byte
+	for {
+		n, err := c.Conn.Read(p[:])
+		c.read.mu.Lock()
+		if c.recalled {
+			c.read.calls-- // it was interrupted, or has ended by itself
+		} else if c.read.repeats(err) {
+			c.read.mu.Unlock()
+			continue
+		}
+		gone := err != nil && !c.recalled
+		c.ahead, c.found = p, n == 1
+		c.glance, c.recalled = unwanted, false
+		c.read.mu.Unlock()
+		c.over.Broadcast()
+		if gone {
+			c.leave()
+		}
+		return
+	}
+}
+
+// lookBroke ends the connection, and whatever waits for the look.
+func (c *Conn) lookBroke(error) {
+	_ = c.Conn.Close()
+	c.read.mu.Lock()
+	c.glance, c.recalled = unwanted, false
+	c.read.mu.Unlock()
+	c.over.Broadcast()
+	c.leave()
+}
+
+// recall ends the look. It needs read.mu, and gives it away for as long as it waits.
+func (c *Conn) recall() {
+	for c.glance == looking {
+		c.recalled = true
+		c.read.interrupt()
+		c.over.Wait()
+	}
+	c.glance = unwanted
+}
+
+// Write implements [net.Conn].
+func (c *Conn) Write(p []byte) (int, error) {
+	c.write.mu.Lock()
+	c.write.begin()
+	c.write.mu.Unlock()
+	wrote := 0
+	for {
+		n, err := c.Conn.Write(p[wrote:])
+		wrote += n
+		if !c.write.again(err) {
+			return wrote, err
+		}
+	}
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	at := instantOf(t)
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	c.unlimited = at == never
+	c.rester.wait()
+	return c.read.want(at)
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	at := instantOf(t)
+	c.write.mu.Lock()
+	defer c.write.mu.Unlock()
+	return c.write.want(at)
+}
+
+// SetDeadline implements [net.Conn].
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// CloseWrite ends what is sent, if the connection can do that. The server does so before
+// it closes a connection from which it has not read everything.
+func (c *Conn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
+// Close implements [net.Conn]. A connection that has gone to rest is not closed: it is the
+// server's no more.
+func (c *Conn) Close() error {
+	var err error
+	if !c.handOver() {
+		err = c.Conn.Close()
+	}
+	c.read.mu.Lock()
+	c.closed = true
+	if c.glance == wished {
+		c.glance = unwanted
+	}
+	c.read.mu.Unlock()
+	if c.leave != nil {
+		c.leave()
+	}
+	return err
+}

@@ -1,0 +1,21 @@
+package logsink_test
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"snowgate/internal/logsink"
+)
+
+// BenchmarkBatched is what an access line costs beyond its making.
+func BenchmarkBatched(b *testing.B) {
+	s := logsink.New(io.Discard, logsink.Options{})
+	defer s.Close()
+	line := append(bytes.Repeat([]byte("x"), 399), '\n')
+	w := s.Batched()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = w.Write(line)
+	}
+}

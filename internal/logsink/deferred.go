@@ -1,0 +1,137 @@
+package logsink
+
+import (
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"snowgate/internal/panics"
+)
+
+// together is how many lines a [Deferred] makes at a time. The code that makes them is
+// large: from the second line on it is in the caches of the processor.
+const together = 32
+
+// What waits at most while lines are being made: so many lines, and behind the first
+// freely of them so many bytes of what they are about, as far as it is [Weighty].
+const (
+	mostPending = 4096
+	mostHeld    = 4 << 20
+	freely      = 2 * together // not weighed: usually there are no more
+)
+
+// Weighty is implemented by fields that keep much memory until their line is made.
+type Weighty interface {
+	// Weight returns about how many bytes that is.
+	Weight() int
+}
+
+// Deferred makes lines of what is to be said, some at a time. Use [Sink.Deferred]. It is safe
+// for concurrent use.
+type Deferred struct {
+	sink    *Sink
+	logger  zerolog.Logger
+	message string
+
+	making sync.Mutex // held while lines are made; guards spare
+	spare  []saying   // empty; the next pending
+
+	mu      sync.Mutex
+	pending []saying
+	held    int // bytes, of those that were weighed
+	closed  bool
+}
+
+// saying is a line that was not made yet.
+type saying struct {
+	level  zerolog.Level
+	fields zerolog.LogObjectMarshaler
+}
+
+// Deferred returns what makes lines that end with message, as logger would, and hands them to
+// [Sink.Batched], wherever logger writes to. A sink has one at most.
+func (s *Sink) Deferred(logger zerolog.Logger, message string) *Deferred {
+	d := &Deferred{sink: s, logger: logger.Output(s.Batched()), message: message}
+	s.deferred.Store(d)
+	return d
+}
+
+// Add has a line made with fields: by whoever adds the last of some, or before the sink writes;
+// at once if its level is error or above. fields must not change any more. What is below the
+// level of the logger is dropped; so is what finds too much waiting, which [Sink.Lost] counts.
+// Then it returns false, and fields are the caller's again.
+func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool {
+	if level < d.logger.GetLevel() {
+		return false
+	}
+	d.mu.Lock()
+	if !d.admit(fields) {
+		d.mu.Unlock()
+		d.sink.lose()
+		return false
+	}
+	d.pending = append(d.pending, saying{level, fields})
+	count, closed := len(d.pending), d.closed
+	d.mu.Unlock()
+	switch {
+	case closed, level >= zerolog.ErrorLevel, count%together == 0:
+		d.flush()
+	case count == 1:
+		signal(d.sink.wake)
+	}
+	return true
+}
+
+// admit reports whether fields may wait. It needs mu.
+func (d *Deferred) admit(fields zerolog.LogObjectMarshaler) bool {
+	if len(d.pending) < freely {
+		return true
+	}
+	weight := 0
+	if weighty, ok := fields.(Weighty); ok {
+		weight = weighty.Weight()
+	}
+	if len(d.pending) >= mostPending || d.held+weight > mostHeld {
+		return false
+	}
+	d.held += weight
+	return true
+}
+
+// close has lines made at once from now on.
+func (d *Deferred) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.flush()
+}
+
+// flush makes the lines that were not made yet. When it returns they are in the sink, and so
+// are those that somebody else was making.
+func (d *Deferred) flush() {
+	d.making.Lock()
+	defer d.making.Unlock()
+	d.mu.Lock()
+	pending := d.pending
+	d.pending, d.spare, d.held = d.spare, nil, 0
+	d.mu.Unlock()
+	for _, one := range pending {
+		d.say(one)
+	}
+	clear(pending)
+	if cap(pending) <= 8*together { // else it was a rare one
+		d.spare = pending[:0]
+	}
+}
+
+// say makes one line. If that panics, the line says so: it is nobody's fault who happens to be
+// here.
+func (d *Deferred) say(one saying) {
+	defer func() {
+		if value := recover(); value != nil {
+			p := panics.Caught(panics.Log, value) // to tell it would wait for this line
+			d.logger.Error().Timestamp().Str("line", d.message).Str("stack", p.Stack).Msgf("a line of the log cannot be made: %v", p)
+		}
+	}()
+	d.logger.WithLevel(one.level).EmbedObject(one.fields).Msg(d.message)
+}

@@ -1,0 +1,324 @@
+//go:build unix
+
+package nonblock_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"snowgate/internal/nonblock"
+)
+
+// sockets returns both ends of a TCP connection, as they are.
+func sockets(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if far, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if near, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return near, far
+}
+
+// Each is done with a plain connection and with a wrapped one, and must come to the same.
+func TestLikeThePlainConnection(t *testing.T) {
+	soon := func() time.Time { return time.Now().Add(20 * time.Millisecond) }
+	read := func(c net.Conn, size int) (int, error) { return c.Read(make([]byte, size)) }
+	tests := map[string]func(c, peer net.Conn) (int, error){
+		"data": func(c, peer net.Conn) (int, error) {
+			_, _ = peer.Write([]byte("hello"))
+			return read(c, 10)
+		},
+		"data that comes later": func(c, peer net.Conn) (int, error) {
+			time.AfterFunc(20*time.Millisecond, func() { _, _ = peer.Write([]byte("hello")) })
+			return read(c, 10)
+		},
+		"less than there is": func(c, peer net.Conn) (int, error) {
+			_, _ = peer.Write([]byte("hello"))
+			return read(c, 3)
+		},
+		"nothing is asked for": func(c, _ net.Conn) (int, error) { return read(c, 0) },
+		"nothing is written":   func(c, _ net.Conn) (int, error) { return c.Write(nil) },
+		"the end":              func(c, peer net.Conn) (int, error) { _ = peer.Close(); return read(c, 10) },
+		"a read: closed":       func(c, _ net.Conn) (int, error) { _ = c.Close(); return read(c, 10) },
+		"a write: closed":      func(c, _ net.Conn) (int, error) { _ = c.Close(); return c.Write([]byte("x")) },
+		"a read: closed during it": func(c, _ net.Conn) (int, error) {
+			time.AfterFunc(20*time.Millisecond, func() { _ = c.Close() })
+			return read(c, 10)
+		},
+		"a read: the deadline":         func(c, _ net.Conn) (int, error) { _ = c.SetReadDeadline(soon()); return read(c, 10) },
+		"a read: the deadline is over": func(c, _ net.Conn) (int, error) { _ = c.SetReadDeadline(time.Unix(1, 0)); return read(c, 10) },
+		"a read: interrupted": func(c, _ net.Conn) (int, error) {
+			time.AfterFunc(20*time.Millisecond, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+			return read(c, 10)
+		},
+		"a read: reset": func(c, peer net.Conn) (int, error) {
+			_ = peer.(*net.TCPConn).SetLinger(0)
+			_ = peer.Close()
+			return read(c, 10)
+		},
+		"a write: reset": func(c, peer net.Conn) (int, error) {
+			_ = peer.(*net.TCPConn).SetLinger(0)
+			_ = peer.Close()
+			_, _ = read(c, 10)
+			return c.Write([]byte("x"))
+		},
+		"a write: the direction is closed": func(c, _ net.Conn) (int, error) {
+			if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+				return -1, err
+			}
+			return c.Write([]byte("x"))
+		},
+		"a write: the deadline is over": func(c, _ net.Conn) (int, error) {
+			_ = c.SetWriteDeadline(time.Unix(1, 0))
+			return c.Write([]byte("x"))
+		},
+		"writes: nobody takes them": func(c, _ net.Conn) (int, error) {
+			for {
+				_ = c.SetWriteDeadline(soon())
+				if _, err := c.Write(make([]byte, nonblock.Most)); err != nil {
+					return 0, err
+				}
+			}
+		},
+	}
+	for name, do := range tests {
+		t.Run(name, func(t *testing.T) {
+			near, far := sockets(t)
+			want, wantErr := do(near, far)
+			near, far = sockets(t)
+			got, err := do(nonblock.Wrap(near), far)
+			if got != want || explained(err) != explained(wantErr) {
+				t.Errorf("%d, %q, want %d, %q", got, explained(err), want, explained(wantErr))
+			}
+			for _, kind := range []error{io.EOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.EPIPE} {
+				if errors.Is(err, kind) != errors.Is(wantErr, kind) {
+					t.Errorf("the error is %v: %v, want %v", kind, !errors.Is(wantErr, kind), errors.Is(wantErr, kind))
+				}
+			}
+		})
+	}
+}
+
+// explained is the text of err without the addresses.
+func explained(err error) string {
+	if wrapped, ok := errors.AsType[*net.OpError](err); ok {
+		return wrapped.Op + " " + wrapped.Net + " " + wrapped.Err.Error()
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// Every byte arrives, in order, in pieces of all sizes, though the receiver is slow and
+// deadlines interrupt both.
+func TestEveryByteArrives(t *testing.T) {
+	near, far := sockets(t)
+	from, to := nonblock.Wrap(near), nonblock.Wrap(far)
+	const size = 8 << 20
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i >> 3 * i)
+	}
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for sent, piece := 0, 1; sent < size; piece = piece*3%(2*nonblock.Most) + 1 {
+			_ = from.SetWriteDeadline(time.Now().Add(time.Millisecond))
+			n, err := from.Write(data[sent:min(size, sent+piece)])
+			sent += n
+			if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Write = %v", err)
+				break
+			}
+		}
+		_ = from.Close()
+	})
+	sum, got := sha256.New(), 0
+	for piece := 1; ; piece = piece*5%(2*nonblock.Most) + 1 {
+		p := make([]byte, piece)
+		_ = to.SetReadDeadline(time.Now().Add(time.Millisecond))
+		n, err := to.Read(p)
+		sum.Write(p[:n])
+		got += n
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("Read = %v", err)
+		}
+	}
+	sending.Wait()
+	if want := sha256.Sum256(data); got != size || !bytes.Equal(sum.Sum(nil), want[:]) {
+		t.Errorf("%d bytes of %d have arrived, or others", got, size)
+	}
+}
+
+// Whoever reads or writes while another call is under way is served by the ordinary way.
+func TestConcurrentUse(t *testing.T) {
+	near, far := sockets(t)
+	c := nonblock.Wrap(near)
+	const each = 200
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range each {
+				if _, err := c.Write([]byte("0123456789")); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Go(func() { _, _ = io.CopyN(far, far, 4*each*10) })
+	var mu sync.Mutex
+	left := 4 * each * 10
+	for range 3 {
+		all.Go(func() {
+			p := make([]byte, 7)
+			for {
+				n, err := c.Read(p)
+				mu.Lock()
+				left -= n
+				done := left == 0
+				mu.Unlock()
+				if done {
+					_ = c.SetReadDeadline(time.Unix(1, 0)) // the others go home
+				}
+				if err != nil || done {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if left != 0 {
+		t.Errorf("%d bytes are missing", left)
+	}
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	near, far := sockets(t)
+	c := nonblock.Wrap(near)
+	p := make([]byte, 100)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := far.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(far, p); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// What is no TCP connection stays what it is.
+func TestOthersAreLeftAlone(t *testing.T) {
+	near, _ := net.Pipe()
+	if nonblock.Wrap(near) != near || nonblock.WrapPooled(near) != near {
+		t.Error("a pipe was wrapped")
+	}
+}
+
+// A pool is called when there is something to be seen, and only then.
+func TestPooled(t *testing.T) {
+	notCalled := errors.New("not called, and no error")
+	tests := map[string]struct {
+		happens func(near, far net.Conn)
+		want    error
+	}{
+		"nothing": {func(net.Conn, net.Conn) {}, notCalled},
+		"data":    {func(_, far net.Conn) { _, _ = far.Write([]byte("x")) }, nil},
+		"the end": {func(_, far net.Conn) { _ = far.Close() }, io.EOF},
+		"a reset": {func(_, far net.Conn) { _, _ = far.(*net.TCPConn).SetLinger(0), far.Close() }, syscall.ECONNRESET},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			near, far := sockets(t)
+			test.happens(near, far)
+			raw, err := nonblock.WrapPooled(near).(syscall.Conn).SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := notCalled
+			look := func() {
+				if err := raw.Read(func(fd uintptr) bool {
+					found = nonblock.Peek(fd)
+					return true
+				}); err != nil {
+					found = err
+				}
+			}
+			look()
+			for late := time.Now().Add(5 * time.Second); found == notCalled && test.want != notCalled && time.Now().Before(late); {
+				look() // until the kernel has delivered what happened
+			}
+			if !errors.Is(found, test.want) {
+				t.Errorf("found %v, want %v", found, test.want)
+			}
+		})
+	}
+	t.Run("closed", func(t *testing.T) {
+		near, _ := sockets(t)
+		_ = near.Close()
+		raw, err := nonblock.WrapPooled(near).(syscall.Conn).SyscallConn()
+		if err == nil {
+			err = raw.Read(func(uintptr) bool { t.Error("called on a closed connection"); return true })
+		}
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read = %v", err)
+		}
+	})
+}
+
+func BenchmarkEcho(b *testing.B) {
+	for name, wrap := range map[string]func(net.Conn) net.Conn{"plain": func(c net.Conn) net.Conn { return c }, "nonblock": nonblock.Wrap} {
+		b.Run(name, func(b *testing.B) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			go func() {
+				far, err := l.Accept()
+				if err == nil {
+					_, _ = io.Copy(struct{ io.Writer }{far}, far)
+				}
+			}()
+			near, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer near.Close()
+			c := wrap(near)
+			p := make([]byte, 100)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = c.Write(p)
+				_, _ = io.ReadFull(c, p)
+			}
+		})
+	}
+}
