@@ -97,7 +97,10 @@ func (c *client) exchange(plays []*play) (done int) {
 	conn := c.conn
 	writing.Go(func() {
 		for _, p := range plays {
-			if p.ask(conn, proceed) != nil {
+			if err := p.ask(conn, proceed); err != nil {
+				if p.request.abortAt >= 0 {
+					hangUp(conn, p.request.reset)
+				}
 				return
 			}
 		}
@@ -141,7 +144,7 @@ func (p *play) ask(conn net.Conn, proceed <-chan struct{}) error {
 		return err
 	}
 	<-proceed
-	if p.refuses {
+	if p.refuses && p.side != "b" { // that of net/http wants the body nevertheless; see guardedBody
 		return errAborted
 	}
 	return m.write(conn, wire, m.head, len(wire), p.serviceHas.pause)

@@ -180,7 +180,6 @@ func (m *message) write(conn net.Conn, wire []byte, from, to int, arrived func(n
 	}
 	if stop < to {
 		arrived(m.bodyBefore(stop))
-		hangUp(conn, m.reset)
 		return errAborted
 	}
 	return nil

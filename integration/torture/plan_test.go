@@ -106,7 +106,7 @@ func newConversation(seed, number uint64) []*exchange {
 // pipelines reports whether the request may be sent together with others: nothing in it depends
 // on what comes back.
 func (e *exchange) pipelines() bool {
-	return !e.clientAborts() && !e.early() && !e.expect && !e.upgrade && !e.close && !e.old && e.answer.abortAt < 0
+	return !e.clientAborts() && !e.early() && !e.expect && !e.upgrade && !e.close && !e.old && e.odd == "" && e.answer.abortAt < 0
 }
 
 func (g generator) exchange(id uint64) *exchange {

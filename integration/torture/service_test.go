@@ -166,7 +166,7 @@ func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arr
 	} else {
 		p.take(a, r, p.when)
 	}
-	if a.end == "broke off" || a.end == "hung" {
+	if !p.upgrade && (a.end == "broke off" || a.end == "hung") {
 		return false
 	}
 	for _, m := range p.interims {
@@ -176,8 +176,14 @@ func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arr
 	}
 	err := p.answer.write(conn, p.answer.wire, 0, len(p.answer.wire), p.clientHas.pause)
 	if p.upgrade {
+		if err != nil {
+			hangUp(conn, p.answer.reset)
+		}
 		reading.Wait()
 		return false
+	}
+	if errors.Is(err, errAborted) {
+		p.leave(conn, a)
 	}
 	if err != nil {
 		return false
@@ -187,6 +193,16 @@ func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arr
 	}
 	p.take(a, r, -1)
 	return p.ending == keeps && a.end == "whole" && !r.Close
+}
+
+// leave breaks the response off as planned. The kernel resets a connection that is closed with bytes
+// left to be read, and what was sent before can be lost with that: they are read first.
+func (p *play) leave(conn net.Conn, a *arrival) {
+	if !p.answer.reset && a.end != "whole" {
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
+	}
+	hangUp(conn, p.answer.reset)
 }
 
 // ServeHTTP plays the service in HTTP/2, where net/http cuts frames.

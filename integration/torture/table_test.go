@@ -97,10 +97,6 @@ func newTable() []*row {
 			is: func(e *exchange, d difference) bool {
 				return e.expect && e.early() && d.what == "interim responses" && (d.ours == "" || d.theirs == "")
 			}},
-		{name: "100 Continue twice", reason: "NOT on purpose: a defect. The service's 100 meets the one of net/http's server; remove this row with it",
-			is: func(e *exchange, d difference) bool {
-				return e.expect && d.what == "interim responses" && strings.ReplaceAll(d.ours+"\n", "100 map[]\n", "") == strings.ReplaceAll(d.theirs+"\n", "100 map[]\n", "")
-			}},
 		{name: "Date", reason: "where the service names none, each proxy writes its own, perhaps a second apart",
 			is: func(e *exchange, d difference) bool {
 				return d.field("response field") == "Date" && d.ours != "" && d.theirs != "" && !slices.ContainsFunc(e.answer.fields, func(f field) bool { return f.name == "Date" })

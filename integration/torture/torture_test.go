@@ -236,7 +236,7 @@ func (x *run) startOracle(upstreams map[string]string, certificate *x509.Certifi
 	for lane, upstream := range upstreams {
 		target, _ := url.Parse(upstream)
 		transport := &http.Transport{
-			DisableCompression: true, MaxIdleConnsPerHost: 512, ExpectContinueTimeout: time.Second, Protocols: new(http.Protocols),
+			DisableCompression: true, MaxIdleConnsPerHost: 512, ExpectContinueTimeout: patience, Protocols: new(http.Protocols),
 			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		}
 		transport.Protocols.SetHTTP1(lane != h2c)
@@ -258,7 +258,7 @@ func (x *run) startOracle(upstreams map[string]string, certificate *x509.Certifi
 		body := &guardedBody{ReadCloser: r.Body}
 		if r.Body != http.NoBody {
 			r.Body = body
-			defer body.end()
+			defer body.end(w, r.Header.Get("Expect") != "")
 		}
 		lane, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		lane, _, _ = strings.Cut(lane, ";")
@@ -296,8 +296,17 @@ func (b *guardedBody) Read(p []byte) (n int, err error) {
 	return b.ReadCloser.Read(p)
 }
 
+// Close does not close the body, which the server does: to close it is to read what is left of it.
+func (b *guardedBody) Close() error { return nil }
+
 // end waits for a Read under way. The client of these tests always sends what is left.
-func (b *guardedBody) end() {
+//
+// A transport that means to keep its connection wants the body even where the service has refused
+// it without 100 Continue. The client can only send it when it has seen the refusal.
+func (b *guardedBody) end(w http.ResponseWriter, expected bool) {
+	if expected {
+		_ = http.NewResponseController(w).Flush()
+	}
 	b.ended.Store(true)
 	b.mu.Lock()
 	defer b.mu.Unlock()
