@@ -280,11 +280,65 @@ func TestRevokeCommand(t *testing.T) {
 		"-worker 0 -from 2026-06-01T10:00:00Z -until 2026-06-01T11:00:00Z": `{"worker":0,"from":"2026-06-01T10:00:00Z","until":"2026-06-01T11:00:00Z"}`,
 		"-before 2026-06-01T10:00:00Z":                                     `{"before":"2026-06-01T10:00:00Z"}`,
 	} {
-		s := newScript(t, map[string][]reply{"POST /revocations": {{201, nil, `{"id":"the-rule","kind":"x","ends_at":"2026-06-02T12:00:00Z"}`}}})
+		s := newScript(t, map[string][]reply{
+			"POST /revocations":              {{201, nil, `{"id":"the-rule","kind":"x","ends_at":"2026-06-02T12:00:00Z"}`}},
+			"POST /revocations?dry_run=true": good(`{"id":"the-rule","kind":"x","count":{"live_tokens":1,"seen":3}}`),
+		})
 		code, stdout, stderr := s.call(append([]string{"revoke"}, strings.Fields(args)...)...)
 		if code != exitOK || !strings.HasPrefix(stdout, "revoked: the-rule\n") || s.asked[0] != "POST /revocations "+want {
 			t.Errorf("revoke %s: %d %q %s, asked %q", args, code, stdout, stderr, s.asked)
 		}
+	}
+}
+
+const onWorker = "revoke -worker 3 -datacenter 1 -from 2026-06-01T10:00:00Z -until 2026-06-01T11:00:00Z"
+
+// A count of several steps is the sum of them, and tells on standard error how far it is.
+func TestRevokeCommandCounts(t *testing.T) {
+	const first, second = "POST /revocations?dry_run=true", "POST /revocations?cursor=0.17&dry_run=true"
+	const body = ` {"worker":3,"datacenter":1,"from":"2026-06-01T10:00:00Z","until":"2026-06-01T11:00:00Z"}`
+	s := newScript(t, map[string][]reply{
+		"POST /revocations": {{201, nil, `{"id":"worker-35","kind":"worker"}`}},
+		first:               good(`{"id":"worker-35","kind":"worker","count":{"live_tokens":2,"seen":1000,"next":"0.17"}}`),
+		second:              good(`{"id":"worker-35","kind":"worker","count":{"live_tokens":5,"seen":500}}`),
+	})
+	const progress = "counting: 2 live tokens so far, of 1000 looked at\n"
+	tests := []struct{ flag, stdout, asked string }{
+		{"-dry-run", "would revoke: worker-35\nIt would cover 7 live tokens. Nothing was written.\n", first + body + "|" + second + body},
+		{"", "revoked: worker-35\nIt covers 7 live tokens.\n", "POST /revocations" + body + "|" + first + body + "|" + second + body},
+	}
+	for _, tt := range tests {
+		s.asked = nil
+		code, stdout, stderr := s.call(strings.Fields(onWorker + " " + tt.flag)...)
+		if code != exitOK || stdout != tt.stdout || stderr != progress || strings.Join(s.asked, "|") != tt.asked {
+			t.Errorf("revoke %s: %d %q %q, asked %q", tt.flag, code, stdout, stderr, s.asked)
+		}
+	}
+	s.asked = nil
+	if code, stdout, _ := s.call(strings.Fields(onWorker + " -count-timeout 0")...); code != exitOK || stdout != "revoked: worker-35\n" || len(s.asked) != 1 {
+		t.Errorf("without a count: %d %q, asked %q", code, stdout, s.asked)
+	}
+	if _, stdout, _ := s.call(strings.Fields(onWorker + " -output json")...); !strings.Contains(stdout, `"live_tokens": 7`) {
+		t.Errorf("as JSON: %s", stdout)
+	}
+}
+
+// A rule is in force although it was not counted; a dry run without a count is a failure.
+func TestRevokeCommandWithoutACount(t *testing.T) {
+	s := newScript(t, map[string][]reply{
+		"POST /revocations":              {{201, nil, `{"id":"worker-35","kind":"worker"}`}},
+		"POST /revocations?dry_run=true": {{503, nil, `{"title":"Service Unavailable"}`}},
+	})
+	code, stdout, stderr := s.call(strings.Fields(onWorker)...)
+	if code != exitOK || stdout != "revoked: worker-35\n" || !strings.Contains(stderr, "The rule is in force") {
+		t.Errorf("revoke: %d %q %q", code, stdout, stderr)
+	}
+	if code, stdout, stderr := s.call(strings.Fields(onWorker + " -dry-run")...); code != exitFailed || stdout != "" || !strings.Contains(stderr, "503") {
+		t.Errorf("dry run: %d %q %q", code, stdout, stderr)
+	}
+	code, _, stderr = call(t, "", nil, "revoke", "-client", "a", "-dry-run", "-count-timeout", "0s")
+	if code != exitUsage || !strings.Contains(stderr, "-dry-run: not with -client") || !strings.Contains(stderr, "-count-timeout") {
+		t.Errorf("a client: %d %q", code, stderr)
 	}
 }
 

@@ -36,6 +36,8 @@ func runRevoke(ctx context.Context, p *Process, args []string) error {
 	flags.StringVar(&wanted.From, "from", "", "first `instant` for -worker, like 2026-01-31T12:00:00Z")
 	flags.StringVar(&wanted.Until, "until", "", "`instant` for -worker that is no longer meant")
 	flags.StringVar(&wanted.Before, "before", "", "revoke everything that was issued before this `instant`")
+	dry := flags.Bool("dry-run", false, "revoke nothing; say how many live tokens it would concern")
+	within := flags.Duration("count-timeout", time.Minute, "how `long` to count the live tokens that a rule covers; 0: do not count")
 	flags.StringVar(&wanted.Reason, "reason", "", "`text` for the audit line and the list of rules")
 	if err := parseFlags(p, flags, args, 0); err != nil {
 		return err
@@ -46,28 +48,47 @@ func runRevoke(ctx context.Context, p *Process, args []string) error {
 	if *datacenter >= 0 {
 		wanted.Datacenter = datacenter
 	}
-	c, err := shared.connect(ctx, p, checkRevocation(wanted))
+	c, err := shared.connect(ctx, p, checkRevocation(wanted), checkCount(wanted, *dry, *within))
 	if err != nil {
 		return err
 	}
-	var made struct {
-		revocationRequest
-		ID     string     `json:"id"`
-		Kind   string     `json:"kind"`
-		EndsAt *time.Time `json:"ends_at,omitempty"`
-		By     string     `json:"by,omitempty"`
+	if *dry {
+		return c.dryRun(ctx, p, wanted, *within, *shared.output)
 	}
+	var made revocationMade
 	if _, err := c.call(ctx, http.MethodPost, "/revocations", "", wanted, &made); err != nil {
 		return err
+	}
+	if *shared.output != "json" {
+		fmt.Fprintf(p.Stdout, "revoked: %s\n", made.ID)
+		if made.EndsAt != nil {
+			fmt.Fprintf(p.Stdout, "The rule ends by itself at %s, when nothing that it matches can be alive.\n", instant(made.EndsAt, ""))
+		}
+	}
+	if wanted.countable() && *within > 0 {
+		// The rule may have revoked the token that it was written with.
+		if c, err = shared.connect(ctx, p); err != nil {
+			return err
+		}
+		c.countMade(ctx, p, wanted, &made, *within)
 	}
 	if *shared.output == "json" {
 		return printJSON(p, made)
 	}
-	fmt.Fprintf(p.Stdout, "revoked: %s\n", made.ID)
-	if made.EndsAt != nil {
-		fmt.Fprintf(p.Stdout, "The rule ends by itself at %s, when nothing that it matches can be alive.\n", instant(made.EndsAt, ""))
+	if made.Count != nil {
+		fmt.Fprintf(p.Stdout, "It covers %s.\n", made.Count)
 	}
 	return nil
+}
+
+// revocationMade is what the admin API answers.
+type revocationMade struct {
+	revocationRequest
+	ID     string           `json:"id"`
+	Kind   string           `json:"kind"`
+	EndsAt *time.Time       `json:"ends_at,omitempty"`
+	By     string           `json:"by,omitempty"`
+	Count  *revocationCount `json:"count,omitempty"`
 }
 
 // checkRevocation tells everything that is wrong with the flags.

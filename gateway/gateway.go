@@ -200,6 +200,7 @@ func (g *Gateway) newKeyring() *tokens.Keyring {
 func (g *Gateway) newTokenService() *tokens.Service {
 	return tokens.NewService(tokens.Config{
 		Store:    g.store,
+		Scanner:  g.store,
 		Keys:     g.keys,
 		IDs:      g.ids,
 		MintTime: g.scheme.Time,

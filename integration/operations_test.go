@@ -23,16 +23,46 @@ func TestOperations(t *testing.T) {
 	bash := require(t, "bash", "bash")
 	require(t, "curl", "curl")
 	require(t, "jq", "jq")
-	redis := redistest.Start(t)
-	text, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := operationsBlocks(string(text))
+	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "operations.md")))
 	if shown := slices.DeleteFunc(slices.Clone(blocks), func(b operationsBlock) bool { return b.output == "" }); len(blocks) < 5 || len(shown) < 5 {
 		t.Fatalf("docs/operations.md has %d blocks of shell, and %d of them say what they print", len(blocks), len(shown))
 	}
-	dir := t.TempDir()
+	runOperations(t, bash, blocks)
+}
+
+// TestOperationsAfterABreakIn runs the page as far as its recipe after a break-in, in the layout
+// and with the worker numbers of each of the five systems.
+func TestOperationsAfterABreakIn(t *testing.T) {
+	t.Parallel()
+	bash := require(t, "bash", "bash")
+	require(t, "curl", "curl")
+	require(t, "jq", "jq")
+	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "operations.md")))
+	last := slices.IndexFunc(blocks, func(b operationsBlock) bool { return strings.Contains(b.script, "host broken into") })
+	if last < 0 || !strings.Contains(blocks[last].output, "\n401\n") {
+		t.Fatal("docs/operations.md has no recipe after a break-in that ends with a token refused")
+	}
+	const number = "export SNOWGATE_WORKER_ID=1\n"
+	for system, env := range systemRows(t) {
+		t.Run(system, func(t *testing.T) {
+			t.Parallel()
+			blocks, found := slices.Clone(blocks[:last+1]), false
+			for i, b := range blocks {
+				found = found || strings.Contains(b.script, number)
+				blocks[i].script = strings.ReplaceAll(b.script, number, "export '"+strings.Join(env, "' '")+"'\n")
+			}
+			if !found {
+				t.Fatalf("docs/operations.md has no line %q", number)
+			}
+			runOperations(t, bash, blocks)
+		})
+	}
+}
+
+// runOperations runs blocks against a Redis of its own, and compares.
+func runOperations(t *testing.T, bash string, blocks []operationsBlock) {
+	t.Helper()
+	redis, dir := redistest.Start(t), t.TempDir()
 	if err := os.Symlink(gatewaytest.Binary(t), filepath.Join(dir, "snowgate")); err != nil {
 		t.Fatal(err)
 	}

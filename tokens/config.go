@@ -89,6 +89,8 @@ type Config struct {
 	// holds; false if there was none yet. No token is found good on what was
 	// confirmed longer ago than [Service.Bound]. nil: they always are.
 	Confirmed func() (at time.Time, ok bool)
+	// Scanner finds the tokens that [Service.CountRule] counts. nil: it counts none and fails.
+	Scanner Scanner
 	// Clients says what clients may have now; nil: what their tokens say.
 	Clients ClientPolicy
 

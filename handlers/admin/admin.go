@@ -83,6 +83,9 @@ type RuleService interface {
 	AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, error)
 	// Revocations returns the rules in force that are known here.
 	Revocations() tokens.RuleSet
+	// CountRule counts live tokens that a rule covers, and writes nothing; it goes on from a
+	// cursor. What it promises, and how it fails, is told at [tokens.Service.CountRule].
+	CountRule(ctx context.Context, r tokens.Rule, cursor string) (tokens.Coverage, error)
 }
 
 // KeyService holds the tag keys. [tokens.Keyring] is one.
@@ -156,7 +159,7 @@ func (a *API) resources() []resource {
 		}},
 		{"/revocations", methods{
 			http.MethodGet:  a.listRevocations,
-			http.MethodPost: a.audited(a.createRevocation),
+			http.MethodPost: a.postRevocation,
 		}},
 		{"/revocations/{id}", methods{
 			http.MethodDelete: a.audited(a.keepRevocation),

@@ -210,6 +210,19 @@ func (f *fakeTokens) AddRule(_ context.Context, r tokens.Rule) (tokens.Rule, err
 
 func (f *fakeTokens) Revocations() tokens.RuleSet { return f.rules }
 
+// CountRule finds all tokens in two steps, the first of which finds none.
+func (f *fakeTokens) CountRule(_ context.Context, _ tokens.Rule, cursor string) (tokens.Coverage, error) {
+	switch {
+	case f.err != nil:
+		return tokens.Coverage{}, f.err
+	case cursor == "":
+		return tokens.Coverage{Seen: 5, Next: "0.17"}, nil
+	case cursor != "0.17":
+		return tokens.Coverage{}, tokens.ErrCursor
+	}
+	return tokens.Coverage{Tokens: len(f.tokens), Seen: len(f.tokens)}, nil
+}
+
 func (f *fakeTokens) Rotate(context.Context) (time.Time, error) {
 	if f.err != nil {
 		return time.Time{}, f.err

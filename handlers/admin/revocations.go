@@ -30,6 +30,15 @@ type revocationDocument struct {
 	EndsAt     *time.Time `json:"ends_at,omitempty"` // nothing that it matches can be alive then
 	By         string     `json:"by,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
+
+	Count *countDocument `json:"count,omitempty"` // of a dry run
+}
+
+// countDocument is how many live tokens a rule covers, as far as one request looked.
+type countDocument struct {
+	LiveTokens int    `json:"live_tokens"`
+	Seen       int    `json:"seen"`
+	Next       string `json:"next,omitempty"` // the cursor to go on with
 }
 
 func documentOfRule(r tokens.Rule) revocationDocument {
@@ -61,6 +70,79 @@ func (a *API) listRevocations(w http.ResponseWriter, _ *http.Request) error {
 		Revision    uint64               `json:"revision"`
 		Revocations []revocationDocument `json:"revocations"`
 	}{set.Revision, list})
+}
+
+// postRevocation counts if the query asks for a dry run, and revokes if it does not. A query with
+// anything else in it is refused: a mistyped dry run must not revoke.
+func (a *API) postRevocation(w http.ResponseWriter, r *http.Request) error {
+	var faults []problem.Fault
+	query := r.URL.Query()
+	for name, values := range query {
+		if name != "dry_run" && name != "cursor" || len(values) != 1 {
+			faults = append(faults, problem.Fault{Detail: "the parameters are dry_run and cursor, each once at most"})
+		}
+	}
+	if query.Has("dry_run") && query.Get("dry_run") != "true" && query.Get("dry_run") != "false" {
+		faults = append(faults, problem.Fault{Detail: "dry_run needs to be true or false"})
+	}
+	dry := query.Get("dry_run") == "true"
+	if query.Has("cursor") && !dry {
+		faults = append(faults, problem.Fault{Detail: "cursor needs dry_run=true"})
+	}
+	switch {
+	case len(faults) > 0:
+		return &problem.Error{Status: http.StatusBadRequest, Detail: "The query has faults.", Faults: faults}
+	case dry:
+		return a.countRevocation(w, r, query.Get("cursor"))
+	}
+	return a.audited(a.createRevocation)(w, r)
+}
+
+// countRevocation tells how many live tokens a revocation would cover. It changes nothing, so it
+// leaves no audit line.
+func (a *API) countRevocation(w http.ResponseWriter, r *http.Request, cursor string) error {
+	o, err := readObject(w, r)
+	if err != nil {
+		return err
+	}
+	wanted := a.readRevocation(o)
+	if err := o.check(); err != nil {
+		return err
+	}
+	if wanted.single {
+		return a.countOne(w, r, wanted)
+	}
+	if wanted.rule.Kind == tokens.RuleClient {
+		o.fault("client", "ids do not tell the client, so its tokens cannot be counted by a dry run")
+		return o.check()
+	}
+	if err := wanted.rule.Check(a.Now()); err != nil {
+		return refuseRule(wanted.rule.Kind, err)
+	}
+	found, err := a.Rules.CountRule(r.Context(), wanted.rule, cursor)
+	switch {
+	case errors.Is(err, tokens.ErrCursor):
+		return problem.New(http.StatusBadRequest, "The cursor is not one that a dry run returned.", err)
+	case err != nil:
+		return unavailable(err)
+	}
+	d := documentOfRule(wanted.rule)
+	d.Count = &countDocument{LiveTokens: found.Tokens, Seen: found.Seen, Next: found.Next}
+	return handlers.WriteJSON(w, http.StatusOK, d)
+}
+
+// countOne tells whether a token that would be revoked is good now.
+func (a *API) countOne(w http.ResponseWriter, r *http.Request, wanted revocation) error {
+	count := &countDocument{Seen: 1}
+	switch _, err := a.Tokens.Lookup(r.Context(), wanted.token); {
+	case err == nil:
+		count.LiveTokens = 1
+	case !errors.Is(err, tokens.ErrInvalid) && !errors.Is(err, tokens.ErrUnknown):
+		return unavailable(err)
+	}
+	return handlers.WriteJSON(w, http.StatusOK, revocationDocument{
+		ID: "token-" + wanted.token.String(), Kind: "token", Token: wanted.token.String(), Count: count,
+	})
 }
 
 // createRevocation revokes one token, or writes one rule.

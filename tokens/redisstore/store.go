@@ -16,7 +16,7 @@ import (
 )
 
 // Store keeps tokens in Redis. It implements [tokens.Store],
-// [tokens.KeyStore], [tokens.KeyRemover] and [tokens.RuleStore], and is safe for
+// [tokens.KeyStore], [tokens.KeyRemover], [tokens.RuleStore] and [tokens.Scanner], and is safe for
 // concurrent use. Every failure is an
 // [*Error], which matches [tokens.ErrUnavailable].
 type Store struct {
@@ -42,6 +42,7 @@ var (
 	_ tokens.KeyStore   = (*Store)(nil)
 	_ tokens.KeyRemover = (*Store)(nil)
 	_ tokens.RuleStore  = (*Store)(nil)
+	_ tokens.Scanner    = (*Store)(nil)
 )
 
 // Client returns the connection pool, for adapters that keep other things in

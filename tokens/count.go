@@ -1,0 +1,97 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"snowgate/idgen"
+)
+
+const (
+	// countStep is how long one call of [Service.CountRule] goes on.
+	countStep = time.Second
+	// countTimeout bounds one call of the scanner.
+	countTimeout = 5 * time.Second
+)
+
+// ErrCursor says that a cursor does not come from the call before.
+var ErrCursor = errors.New("tokens: not a cursor of this count")
+
+// Scanner walks through the ids of the tokens that have a record.
+type Scanner interface {
+	// ScanIDs returns a few ids and the cursor of those that follow, which is empty after the last.
+	// The walk begins with an empty cursor. It may return an id twice, and may miss tokens that
+	// come or go during the walk. Any other cursor is [ErrCursor]; trouble with the store is
+	// [ErrUnavailable].
+	ScanIDs(ctx context.Context, cursor string) (ids []idgen.ID, next string, err error)
+}
+
+// Coverage is what one call of [Service.CountRule] found.
+type Coverage struct {
+	Tokens int    // tokens with a record that the rule covers
+	Seen   int    // tokens with a record that were looked at
+	Next   string // the cursor of the call that goes on; empty at the end
+}
+
+// CountRule counts the tokens with a record that r covers, by their ids: r is for a worker or an
+// instant. Nothing is written. It stops after about a second, and the caller goes on with
+// [Coverage.Next]; the sums of all calls are the count. Between two questions it leaves the store
+// alone for as long as the first one took. Errors are [ErrRule], [ErrCursor] or [ErrUnavailable].
+func (s *Service) CountRule(ctx context.Context, r Rule, cursor string) (Coverage, error) {
+	if r.Kind != RuleWorker && r.Kind != RuleBefore {
+		return Coverage{}, fmt.Errorf("%w that can be counted: ids do not tell the client", ErrRule)
+	}
+	if s.cfg.Scanner == nil {
+		return Coverage{}, fmt.Errorf("%w: this store cannot be scanned", ErrUnavailable)
+	}
+	found := Coverage{Next: cursor}
+	covered := make(map[idgen.ID]struct{}) // a scan may meet a token twice
+	for began := time.Now(); ; {
+		asked := time.Now()
+		ids, next, err := s.scan(ctx, found.Next)
+		if err != nil {
+			return Coverage{}, err
+		}
+		found.Seen, found.Next = found.Seen+len(ids), next
+		for _, id := range ids {
+			if o, ok := s.origin(id); ok && r.covers(o) {
+				covered[id] = struct{}{}
+			}
+		}
+		found.Tokens = len(covered)
+		if found.Next == "" || time.Since(began) >= countStep {
+			return found, nil
+		}
+		if err := pause(ctx, time.Since(asked)); err != nil {
+			return Coverage{}, err
+		}
+	}
+}
+
+func (s *Service) scan(ctx context.Context, cursor string) ([]idgen.ID, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	return s.cfg.Scanner.ScanIDs(ctx, cursor)
+}
+
+// pause waits for d, or fails when ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// covers reports whether r, which is for a worker or an instant, matches tokens of that origin.
+func (r Rule) covers(o Origin) bool {
+	if r.Kind == RuleWorker && (o.Worker != r.Worker || o.Minted.Before(r.From)) {
+		return false
+	}
+	return o.Minted.Before(r.Until)
+}
