@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ func New(ctx context.Context, s Scheme, src Source, opts ...Option) (*Generator,
 	if _, counts := o.policy.(countPolicy); counts && s.layout.Bits(FieldRollback) == 0 {
 		return nil, fmt.Errorf("%w: the count policy needs a rollback field, %q has none", ErrLayout, s.layout)
 	}
-	g := &Generator{scheme: s, window: o.window, policy: o.policy, time: newTimeline(o.clock, s.epoch)}
+	g := &Generator{scheme: s, window: o.window, policy: o.policy, time: newTimeline(o, s.epoch)}
 	g.tenure.Store(vacant(ErrNoWorker))
 	g.pacer.init(s.layout)
 	g.keeper.init(src, o)
@@ -208,10 +209,11 @@ type reservation struct {
 // reserve reads the clock and takes up to n tickets, at least one, sleeping
 // until they may be used.
 func (g *Generator) reserve(ctx context.Context, n int64, w window) (reservation, error) {
+	beats := g.keeper.beats.Load()
 	for polls := w.patience; ; {
 		r, err := g.attempt(n, w)
 		switch {
-		case errors.Is(err, ErrCeiling) && polls > 0 && g.keeper.hurry():
+		case errors.Is(err, ErrCeiling) && polls > 0 && g.keeper.hurry(beats):
 			r.wait = 1
 			polls--
 		case err != nil:
@@ -254,6 +256,9 @@ func (g *Generator) attempt(n int64, w window) (r reservation, err error) {
 		if err != nil || r.wait > 0 {
 			return r, err
 		}
+		pace := g.time.pace()
+		w := w
+		w.patience = int64(float64(w.patience) * pace)
 		if e.slots != nil {
 			r.first, r.n, r.wait, err = e.placeInRing(r.now, n)
 		} else {
@@ -261,6 +266,9 @@ func (g *Generator) attempt(n int64, w window) (r reservation, err error) {
 		}
 		gone := g.since(&r, err)
 		if !errors.Is(err, errFrozen) && (gone == 0 || !errors.Is(err, ErrSaturated)) {
+			if r.wait > 0 && pace > 0 {
+				r.wait = int64(math.Ceil(float64(r.wait) / pace))
+			}
 			return r, err
 		}
 	}

@@ -74,7 +74,7 @@ func (g *Generator) diagnose(e *tenure) (int64, error) {
 		return now, ErrBeforeEpoch
 	case now > e.maxTime:
 		return now, ErrTimeExhausted
-	case now < target && e.slots == nil && g.verdict(e, now, target) == Refuse:
+	case now < target && !g.ringCopes(e) && g.verdict(e, now, target) == Refuse:
 		return now, fmt.Errorf("%w: by %d ms", ErrClockBehind, target-now)
 	}
 	return now, nil

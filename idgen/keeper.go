@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +18,9 @@ type keeper struct {
 	rush      chan struct{}
 	beat      atomic.Int64 // Unix milliseconds of the last success
 	failing   atomic.Bool
+	beats     atomic.Int64 // successes
+	start     time.Time
+	futile    atomic.Int64 // nanoseconds from start to when a heartbeat last was of no use to a caller
 }
 
 const (
@@ -27,12 +31,21 @@ const (
 func (k *keeper) init(src Source, o options) {
 	k.source, k.heartbeat, k.report = src, o.heartbeat, o.report
 	k.rush = make(chan struct{}, 1)
+	k.start = time.Now()
+	k.futile.Store(math.MinInt32)
 }
 
 // hurry asks for an early heartbeat, because the clock is at the ceiling. It
-// returns false if there is no point in waiting for one.
-func (k *keeper) hurry() bool {
-	if k.failing.Load() {
+// returns false if there is no point in waiting for one: heartbeats fail, or two of
+// them have not raised the ceiling to the clock since the caller began to wait, when
+// there had been beats of them.
+func (k *keeper) hurry(beats int64) bool {
+	now := int64(time.Since(k.start))
+	if k.failing.Load() || now-k.futile.Load() < int64(k.heartbeat/4) {
+		return false
+	}
+	if k.beats.Load() > beats+1 {
+		k.futile.Store(now)
 		return false
 	}
 	select {
@@ -45,6 +58,7 @@ func (k *keeper) hurry() bool {
 func (k *keeper) succeeded() {
 	k.beat.Store(time.Now().UnixMilli())
 	k.failing.Store(false)
+	k.beats.Add(1)
 }
 
 // keep is the keeper's goroutine.
@@ -91,7 +105,8 @@ func (g *Generator) heartbeat(run context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(run, extendTimeout)
 	defer cancel()
-	ceiling, err := lease.Extend(ctx, g.idTime())
+	now, _ := g.time.leaseTime() // the best known
+	ceiling, err := lease.Extend(ctx, now)
 	if errors.Is(err, ErrLeaseLost) {
 		// What lies below the ceiling is still ours and goes on being issued.
 		g.setLease(nil)
@@ -106,16 +121,6 @@ func (g *Generator) heartbeat(run context.Context) error {
 	g.raise(ceiling)
 	g.keeper.succeeded()
 	return nil
-}
-
-// idTime is the best known id time: the last trusted one while the clock cannot
-// be trusted, so that a wrong clock does not poison the ceiling.
-func (g *Generator) idTime() int64 {
-	now, seen, err := g.time.read()
-	if err != nil {
-		return max(seen, 0)
-	}
-	return now
 }
 
 func (g *Generator) held() Lease {
@@ -138,6 +143,7 @@ func (g *Generator) raise(ceiling int64) {
 	if ceiling > e.ceiling.Load() {
 		e.ceiling.Store(ceiling)
 	}
+	g.repace(e)
 }
 
 // acquire takes a worker number and starts a tenure under it.
@@ -151,7 +157,11 @@ func (g *Generator) acquire(ctx context.Context) error {
 	case now > g.scheme.layout.Max(FieldTime):
 		return ErrTimeExhausted
 	}
-	lease, err := g.keeper.source.Acquire(ctx, g.scheme, now)
+	leaseTime, err := g.time.leaseTime()
+	if err != nil {
+		return fmt.Errorf("idgen: no worker number is taken: %w", err)
+	}
+	lease, err := g.keeper.source.Acquire(ctx, g.scheme, leaseTime)
 	if err != nil {
 		return fmt.Errorf("idgen: acquire a worker number: %w", err)
 	}
@@ -167,7 +177,13 @@ func (g *Generator) acquire(ctx context.Context) error {
 func (g *Generator) install(lease Lease, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	from := max(lease.Floor(), now)
+	if now > lease.Ceiling() { // a ride has no place under this lease
+		if clock, err := g.time.alight(); err == nil {
+			now = clock
+		}
+	}
+	// What lies above the ceiling is not used, whatever the clock says.
+	from := max(lease.Floor(), min(now, lease.Ceiling()))
 	old := g.tenure.Load()
 	g.retire(old)
 	// Keep the order of ids, unless the old ones are far ahead of the clock.

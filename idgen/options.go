@@ -10,6 +10,7 @@ type Option func(*options) error
 
 type options struct {
 	clock      Clock
+	lease      Clock // nil: clock
 	policy     Policy
 	window     window
 	heartbeat  time.Duration
@@ -32,6 +33,18 @@ func WithClock(c Clock) Option {
 	return func(o *options) error {
 		o.clock = c
 		return notNil(c != nil, "clock")
+	}
+}
+
+// WithLeaseClock has leases acquired and extended by another clock than the one that
+// stamps ids: ceilings then follow c, and the other clock only chooses stamps
+// beneath them. It is for a clock that may be wrong, such as the host's, beside one
+// that is not, such as that of the registry. A source must be told the time of c
+// alone, so both count from the same epoch.
+func WithLeaseClock(c Clock) Option {
+	return func(o *options) error {
+		o.lease = c
+		return notNil(c != nil, "clock of the lease")
 	}
 }
 

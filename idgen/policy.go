@@ -32,9 +32,10 @@ const (
 )
 
 // Monotonic rides through steps back: time goes on from where it was, no call
-// waits or fails and ids keep their order. Until the wall clock has caught up,
-// by itself or by a step forward, stamps are ahead of it by the size of the
-// step. Forward steps are followed at once. This is the default.
+// waits or fails and ids keep their order. Id time passes at seven eighths of its
+// speed until the clock has caught up, by itself or by a step forward; where the
+// clock that ceilings follow is behind, too, so slowly that what is left beneath the
+// ceiling lasts. Forward steps are followed at once. This is the default.
 func Monotonic() Policy { return simplePolicy{"monotonic", Ride} }
 
 // Fail refuses to issue until the clock has caught up (system B).

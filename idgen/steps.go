@@ -3,6 +3,7 @@ package idgen
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -19,11 +20,14 @@ func (g *Generator) now(e *tenure) (now, wait int64, err error) {
 		return 0, 0, ErrTimeExhausted
 	case now >= seen && now >= e.floor:
 		return now, 0, nil
-	case e.slots != nil && !g.time.referenced: // the ring deals with it
+	case g.ringCopes(e):
 		return now, 0, nil
 	}
 	return g.behind()
 }
+
+// ringCopes says that the ring deals with whatever the clock reads.
+func (g *Generator) ringCopes(e *tenure) bool { return e.slots != nil && !g.time.referenced }
 
 // behind deals with a clock that reads less than it did before, or less than
 // the floor of the lease. It looks again, under the lock, and lets the policy
@@ -46,8 +50,10 @@ func (g *Generator) behind() (now, wait int64, err error) {
 	}
 	switch g.verdict(e, now, target) {
 	case Ride:
-		g.rollbacks.Add(1)
-		g.time.rideFrom(target)
+		if g.time.ride.Load() == nil {
+			g.rollbacks.Add(1)
+		}
+		g.time.rideFrom(target, g.speed(e, target))
 		return target, 0, nil
 	case Count:
 		g.rollbacks.Add(1)
@@ -73,7 +79,7 @@ func (g *Generator) verdict(e *tenure, now, target int64) Verdict {
 	back := time.Duration(target-now) * time.Millisecond
 	v := g.policy.Behind(back)
 	belowFloor := now < e.floor
-	fresh := belowFloor && (g.time.referenced || e.used() < e.floor && back <= startWait)
+	fresh := belowFloor && e.used() < e.floor && g.toCome(e, back)
 	switch {
 	case v == Count && belowFloor,
 		v == Reuse && (e.slots == nil || fresh),
@@ -84,6 +90,48 @@ func (g *Generator) verdict(e *tenure, now, target int64) Verdict {
 		}
 	}
 	return v
+}
+
+// toCome reports whether the floor of e is still to come, on the clock that
+// ceilings follow. Without such a clock a crash explains a floor that is ahead by
+// no more than startWait.
+func (g *Generator) toCome(e *tenure, back time.Duration) bool {
+	if g.time.lease == nil {
+		return back <= startWait
+	}
+	now, _ := g.time.leaseTime()
+	return now < e.floor
+}
+
+// slewed is the speed of a ride: the clock gains an eighth on it.
+const slewed = 7.0 / 8
+
+// spare is left of a ceiling by a ride, in milliseconds, for stamps ahead of id time.
+const spare = 50
+
+// speed returns how fast id time may ride on from a timestamp. Where it is ahead of
+// the clock that ceilings follow, that is no faster than what is left beneath the
+// ceiling lasts until this clock has caught up.
+func (g *Generator) speed(e *tenure, from int64) float64 {
+	now, _ := g.time.leaseTime()
+	ahead := float64(from - now)
+	if g.time.lease == nil || ahead <= 0 {
+		return slewed
+	}
+	room := float64(max(0, e.ceiling.Load()-from-spare))
+	return min(slewed, room/(room+ahead))
+}
+
+// repace adjusts the speed of a ride to a new ceiling. Callers hold mu.
+func (g *Generator) repace(e *tenure) {
+	r := g.time.ride.Load()
+	if r == nil || e.err != nil {
+		return
+	}
+	from := r.now()
+	if speed := g.speed(e, from); math.Abs(speed-r.speed) > r.speed/8 {
+		g.time.ride.CompareAndSwap(r, &ride{base: from, start: time.Now(), speed: speed})
+	}
 }
 
 // count starts a tenure at the earlier time, told apart by the rollback field.

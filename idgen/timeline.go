@@ -10,24 +10,32 @@ import (
 // on the monotonic clock until the other has caught up.
 type timeline struct {
 	clock      Clock
+	lease      Clock // that ceilings follow; nil: id time itself
 	epoch      int64 // Unix milliseconds
 	referenced bool
 
-	seen atomic.Int64         // highest id time returned since the last accepted step
-	ride atomic.Pointer[ride] // nil while the clock is followed
+	seen     atomic.Int64         // highest id time returned since the last accepted step
+	followed atomic.Int64         // last good reading of lease
+	ride     atomic.Pointer[ride] // nil while the clock is followed
 }
 
 // ride is a stretch of id time that runs on the monotonic clock.
 type ride struct {
 	base  int64
 	start time.Time
+	speed float64 // of time
 }
 
-func (r *ride) now() int64 { return r.base + time.Since(r.start).Milliseconds() }
+func (r *ride) now() int64 {
+	return r.base + int64(float64(time.Since(r.start))*r.speed/float64(time.Millisecond))
+}
 
-func newTimeline(c Clock, epoch int64) *timeline {
-	_, referenced := c.(Referenced)
-	t := &timeline{clock: c, epoch: epoch, referenced: referenced}
+func newTimeline(o options, epoch int64) *timeline {
+	_, referenced := o.clock.(Referenced)
+	t := &timeline{clock: o.clock, lease: o.lease, epoch: epoch, referenced: referenced}
+	if referenced && t.lease == nil {
+		t.lease = t.clock // not what rides ahead of it
+	}
 	t.seen.Store(-1 << 62)
 	return t
 }
@@ -55,25 +63,63 @@ func (t *timeline) read() (now, seen int64, err error) {
 	return now, seen, nil
 }
 
+// leaseTime returns the id time that ceilings follow. While that cannot be trusted
+// it is the last one that could, so that a wrong clock does not poison the
+// ceiling.
+func (t *timeline) leaseTime() (int64, error) {
+	if t.lease == nil {
+		now, seen, err := t.read()
+		if err != nil {
+			return max(seen, 0), err
+		}
+		return now, nil
+	}
+	unix, err := t.lease.Now()
+	if err != nil {
+		return t.followed.Load(), err
+	}
+	t.followed.Store(unix - t.epoch)
+	return unix - t.epoch, nil
+}
+
 // rideFrom continues id time at base, on the monotonic clock.
-func (t *timeline) rideFrom(base int64) {
-	t.ride.Store(&ride{base: base, start: time.Now()})
+func (t *timeline) rideFrom(base int64, speed float64) {
+	t.ride.Store(&ride{base: base, start: time.Now(), speed: speed})
 	t.seen.Store(base)
+}
+
+// pace returns at what speed id time passes.
+func (t *timeline) pace() float64 {
+	if r := t.ride.Load(); r != nil {
+		return r.speed
+	}
+	return 1
+}
+
+// alight ends a ride and takes the clock for the truth.
+func (t *timeline) alight() (now int64, err error) {
+	unix, err := t.clock.Now()
+	if err != nil {
+		return 0, err
+	}
+	t.ride.Store(nil)
+	t.accept(unix - t.epoch)
+	return unix - t.epoch, nil
 }
 
 // accept takes a stepped-back reading for the truth.
 func (t *timeline) accept(now int64) { t.seen.Store(now) }
 
-// ahead returns by how much id time is ahead of the reference, or of the
-// clock while it rides.
-func (t *timeline) ahead() time.Duration {
+// ahead returns by how much id time is ahead of the reference, if there is one, or
+// of the clock while it rides.
+func (t *timeline) ahead() (d time.Duration) {
 	if c, ok := t.clock.(Referenced); ok {
-		return c.Offset()
+		d = c.Offset()
 	}
 	r := t.ride.Load()
 	unix, err := t.clock.Now()
 	if r == nil || err != nil {
-		return 0
+		return d
 	}
-	return max(0, time.Duration(r.now()-(unix-t.epoch))*time.Millisecond)
+	return d + max(0, time.Duration(r.now()-(unix-t.epoch))*time.Millisecond)
 }
