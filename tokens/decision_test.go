@@ -44,7 +44,7 @@ func TestRefusalsWithoutIO(t *testing.T) {
 			id     idgen.ID
 			reason string
 		}{
-			{"minted a second and a millisecond ahead", at(now.Add(1001*time.Millisecond), 1), "future"},
+			{"minted further ahead than ceilings are", at(now.Add(5001*time.Millisecond), 1), "future"},
 			{"minted in a thousand years", at(now.Add(8000*time.Hour), 1), "future"},
 			{"a worker that the layout cannot have", at(now, 1000), "worker"},
 			{"older than any lifetime", at(now.Add(-longest-time.Minute-time.Millisecond), 1), "too_old"},
