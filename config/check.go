@@ -15,6 +15,12 @@ import (
 	"snowgate/idgen"
 )
 
+// Values of SNOWGATE_ID_CLOCK.
+const (
+	ClockRedis = "redis"
+	ClockHost  = "host"
+)
+
 // check is one rule about the variables.
 type check struct {
 	// name is the variable that a fault is about, and with the others it is
@@ -41,6 +47,7 @@ var checks = []check{
 	{"KEY_PREFIX", nil, checkKeyPrefix},
 	{"ISSUER", nil, func(c *Config, _ time.Time) string { return checkIssuer(c.Issuer) }},
 	{"EPOCH", nil, checkEpoch},
+	{"ID_CLOCK", nil, func(c *Config, _ time.Time) string { return oneOf(c.IDClock, ClockRedis, ClockHost) }},
 	{"ID_ROLLBACK", nil, func(c *Config, _ time.Time) string {
 		return oneOf(c.IDRollback, "monotonic", "wait", "count", "ring", "fail")
 	}},

@@ -66,6 +66,7 @@ type Config struct {
 	// Epoch has millisecond precision.
 	Epoch          time.Time     `env:"EPOCH" envDefault:"2026-01-01T00:00:00Z" doc:"zero of the time in ids, RFC 3339; never change it once ids exist"`
 	IDLayout       idgen.Layout  `env:"ID_LAYOUT" envDefault:"time:41,worker:10,sequence:12" doc:"fields of an id and their bits, high to low: time, datacenter, worker, rollback, sequence; at most 63 bits"`
+	IDClock        string        `env:"ID_CLOCK" envDefault:"redis" doc:"what stamps ids: redis is Redis TIME, host the machine's clock"`
 	IDRollback     string        `env:"ID_ROLLBACK" envDefault:"monotonic" doc:"what to do when the clock steps back: monotonic, wait, count, ring or fail"`
 	IDRollbackWait time.Duration `env:"ID_ROLLBACK_WAIT" envDefault:"5ms" doc:"longest step back that wait and count sleep through"`
 	IDRingSize     int           `env:"ID_RING_SIZE" envDefault:"200" doc:"slots of ring"`

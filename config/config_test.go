@@ -47,7 +47,7 @@ func TestLoadDefaults(t *testing.T) {
 	}
 	want := Config{
 		Listen: ":8080", AdminListen: "127.0.0.1:9090", KeyPrefix: "sg", Issuer: "http://localhost:8080",
-		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), IDLayout: idgen.LayoutA, IDRollback: "monotonic",
+		Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), IDLayout: idgen.LayoutA, IDClock: ClockRedis, IDRollback: "monotonic",
 		IDRollbackWait: 5 * time.Millisecond, IDRingSize: 200, WorkerID: WorkerID{Source: WorkerAuto},
 		TokenTTL: time.Hour, TokenMaxTTL: 24 * time.Hour, StoreTimeout: 250 * time.Millisecond,
 		CacheTTL: 5 * time.Second, CacheSize: 100_000, WaitTimeout: 100 * time.Millisecond,
@@ -69,7 +69,7 @@ func TestLoadEverything(t *testing.T) {
 		"SNOWGATE_REDIS_URL=rediss://user:pw=@redis:6380/1?dial_timeout=1s", "SNOWGATE_KEY_PREFIX=prod:sg",
 		"SNOWGATE_ISSUER=https://auth.example/a", "SNOWGATE_EPOCH=2020-01-01T00:00:00.5+02:00",
 		"SNOWGATE_ID_LAYOUT=time:41,datacenter:2,worker:5,sequence:12,rollback:3", "SNOWGATE_ID_ROLLBACK=count",
-		"SNOWGATE_ID_ROLLBACK_WAIT=0s", "SNOWGATE_WORKER_ID=31", "SNOWGATE_DATACENTER_ID=3",
+		"SNOWGATE_ID_ROLLBACK_WAIT=0s", "SNOWGATE_ID_CLOCK=host", "SNOWGATE_WORKER_ID=31", "SNOWGATE_DATACENTER_ID=3",
 		"SNOWGATE_TOKEN_TTL=1s", "SNOWGATE_TOKEN_MAX_TTL=2h",
 		"SNOWGATE_CACHE_TTL=10s", "SNOWGATE_CACHE_SIZE=7", "SNOWGATE_FAIL_STATIC=1m", "SNOWGATE_WAIT_REPLICAS=2", "SNOWGATE_WAIT_TIMEOUT=1s",
 		"SNOWGATE_FAILED_AUTH_RATE=off", "SNOWGATE_FAILED_AUTH_ADDRESS_RATE=1/s", "SNOWGATE_UNKNOWN_TOKEN_RATE=off",
@@ -89,7 +89,7 @@ func TestLoadEverything(t *testing.T) {
 	want := Config{
 		Listen: "127.0.0.1:0", ConfigFile: file, RedisURL: NewSecret("rediss://user:pw=@redis:6380/1?dial_timeout=1s"),
 		KeyPrefix: "prod:sg", Issuer: "https://auth.example/a",
-		Epoch: got.Epoch, IDLayout: idgen.LayoutC, IDRollback: "count",
+		Epoch: got.Epoch, IDLayout: idgen.LayoutC, IDClock: ClockHost, IDRollback: "count",
 		IDRingSize: 200, WorkerID: WorkerID{WorkerFixed, 31}, DatacenterID: 3,
 		TokenTTL: time.Second, TokenMaxTTL: 2 * time.Hour, StoreTimeout: time.Second,
 		FailedAuthAddressRate: Rate{limit.Rate{Count: 1, Per: time.Second}},
@@ -138,6 +138,7 @@ func TestRefusedVariables(t *testing.T) {
 		{"EPOCH=2026-06-01T12:00:00.001Z", `SNOWGATE_EPOCH: "2026-06-01T12:00:00.001Z" is in the future`},
 		{"EPOCH=2026-01-01T00:00:00.0001Z", `SNOWGATE_EPOCH: "2026-01-01T00:00:00.0001Z" is not a whole millisecond`},
 		{"ID_LAYOUT=time:41,x:1,sequence:12", `SNOWGATE_ID_LAYOUT: "time:41,x:1,sequence:12" is not a layout: unknown field "x" (known: time, datacenter, worker, rollback, sequence)`},
+		{"ID_CLOCK=wall", `SNOWGATE_ID_CLOCK: "wall" is none of redis, host`},
 		{"ID_ROLLBACK=monotone", `SNOWGATE_ID_ROLLBACK: "monotone" is none of monotonic, wait, count, ring, fail; did you mean monotonic?`},
 		{"ID_ROLLBACK=count", `SNOWGATE_ID_ROLLBACK: "count" needs a rollback field in SNOWGATE_ID_LAYOUT, time:41,worker:10,sequence:12`},
 		{"ID_ROLLBACK_WAIT=-1ms", `SNOWGATE_ID_ROLLBACK_WAIT: "-1ms" is a negative duration`},

@@ -145,6 +145,9 @@ func newGateway(cfg config.Config, logger zerolog.Logger, version, commit string
 	}
 	g.monitor = g.store.Monitor(redisstore.MonitorConfig{OnChange: g.reportRedis, OnProbe: g.noticeProbe})
 	g.clock = redislease.NewClock(g.store.Client(), cfg.KeyPrefix)
+	g.ids.why = func(err error) error {
+		return whyNoID(err, hostTime().Sub(g.clock.Time()), cfg.IDClock == config.ClockHost)
+	}
 	g.openRegistry()
 	g.rules = g.newRules()
 	g.keys = g.newKeyring()

@@ -30,6 +30,7 @@ const lookupTimeout = 2 * time.Second
 type ids struct {
 	generator atomic.Pointer[idgen.Generator]
 	number    numberWatch
+	why       func(error) error // what to say of an error of the generator
 }
 
 // errNoGenerator is why nothing can be issued before the epoch is confirmed.
@@ -41,7 +42,11 @@ func (g *ids) Next(ctx context.Context) (idgen.ID, error) {
 	if generator == nil {
 		return 0, errNoGenerator
 	}
-	return generator.NextContext(ctx)
+	id, err := generator.NextContext(ctx)
+	if err != nil {
+		return 0, g.why(err)
+	}
+	return id, nil
 }
 
 // health returns the state of the generator; before there is one, ok is false.
@@ -50,7 +55,10 @@ func (g *ids) health() (h idgen.Health, ok bool) {
 	if generator == nil {
 		return idgen.Health{Err: errNoGenerator}, false
 	}
-	return generator.Health(), true
+	if h = generator.Health(); h.Err != nil {
+		h.Err = g.why(h.Err)
+	}
+	return h, true
 }
 
 // close gives the worker number back.
@@ -215,17 +223,16 @@ func hostname() string {
 
 // newGenerator starts the generator that cfg asks for. It returns at once: the
 // worker number is taken in the background.
-func newGenerator(cfg config.Config, scheme idgen.Scheme, source idgen.Source, clock idgen.Clock, report func(error)) (*idgen.Generator, error) {
+func newGenerator(cfg config.Config, scheme idgen.Scheme, source idgen.Source, clock *redislease.Clock, report func(error)) (*idgen.Generator, error) {
 	policy, err := idgen.ParsePolicy(cfg.IDRollback, cfg.IDRollbackWait, cfg.IDRingSize)
 	if err != nil {
 		return nil, err
 	}
-	return idgen.New(context.Background(), scheme, source,
-		idgen.WithClock(clock),
+	return idgen.New(context.Background(), scheme, source, append(clockOptions(cfg.IDClock, clock),
 		idgen.WithPolicy(policy),
 		idgen.WithBackgroundStart(),
 		idgen.WithReport(report),
-	)
+	)...)
 }
 
 // reportIDs logs what the generator's heartbeat complains of. While Redis is

@@ -162,9 +162,16 @@ func invalidClient(err error) *OAuthError {
 }
 
 func temporarilyUnavailable(err error) *OAuthError {
+	description := "The gateway cannot decide at the moment."
+	if noID, ok := errors.AsType[interface {
+		error
+		Public() string
+	}](err); ok {
+		description = "No token can be issued at the moment: " + noID.Public() + "."
+	}
 	return &OAuthError{
 		Status: http.StatusServiceUnavailable, Code: "temporarily_unavailable",
-		Description: "The gateway cannot decide at the moment.",
+		Description: description,
 		Header:      http.Header{"Retry-After": {strconv.Itoa(RetryAfter)}},
 		Err:         err,
 	}

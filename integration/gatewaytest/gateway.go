@@ -50,12 +50,25 @@ func Run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-var build = sync.OnceValues(func() (path string, err error) {
-	if buildDir, err = os.MkdirTemp("", "snowgate-test-"); err != nil {
+// makeBuildDir makes the directory of all binaries.
+var makeBuildDir = sync.OnceValue(func() (err error) {
+	buildDir, err = os.MkdirTemp("", "snowgate-test-")
+	return err
+})
+
+// Each binary is built once.
+var (
+	build      = sync.OnceValues(func() (string, error) { return compile("snowgate") })
+	buildClock = sync.OnceValues(func() (string, error) { return compile("snowgate-clock", "-tags=clocktest") })
+)
+
+// compile builds the gateway under a name.
+func compile(name string, flags ...string) (path string, err error) {
+	if err := makeBuildDir(); err != nil {
 		return "", err
 	}
-	path = filepath.Join(buildDir, "snowgate")
-	args := []string{"build", "-o", path}
+	path = filepath.Join(buildDir, name)
+	args := append([]string{"build", "-o", path}, flags...)
 	if raceEnabled {
 		args = append(args, "-race")
 	}
@@ -64,7 +77,7 @@ var build = sync.OnceValues(func() (path string, err error) {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // Binary returns the path of the gateway, built with the race detector if the
 // tests are.
@@ -84,6 +97,9 @@ type Options struct {
 	// Env holds further variables, NAME=value with the whole name. They win over
 	// those that Start sets.
 	Env []string
+	// HostClock, if given, is the clock of the gateway's host. The gateway is a build of its own
+	// then, and goes by that clock only with SNOWGATE_ID_CLOCK=host in Env.
+	HostClock *HostClock
 	// NotReady makes Start return as soon as the listeners are open.
 	NotReady bool
 }
@@ -118,7 +134,7 @@ func Start(t testing.TB, o Options) *Gateway {
 	}
 	g := &Gateway{t: t, ConfigPath: path, exited: make(chan struct{})}
 	g.arrived = sync.NewCond(&g.mu)
-	g.cmd = exec.Command(Binary(t))
+	g.cmd = exec.Command(o.HostClock.binary(t))
 	g.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"),
 		"GORACE=atexit_sleep_ms=10", // by default the race detector waits for a second at the end
@@ -132,7 +148,7 @@ func Start(t testing.TB, o Options) *Gateway {
 		"SNOWGATE_FAILED_AUTH_RATE=off",
 		"SNOWGATE_FAILED_AUTH_ADDRESS_RATE=off",
 		"SNOWGATE_UNKNOWN_TOKEN_RATE=off",
-	}, o.Env...)
+	}, append(o.HostClock.env(), o.Env...)...)
 	if transport := os.Getenv("SNOWGATE_TEST_TRANSPORT"); transport != "" {
 		g.cmd.Env = append([]string{"SNOWGATE_TRANSPORT=" + transport}, g.cmd.Env...) // the whole suite by another transport
 	}

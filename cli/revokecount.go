@@ -1,4 +1,4 @@
-package gateway
+package cli
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func checkCount(r revocationRequest, dry bool, within time.Duration) error {
 }
 
 // dryRun says what a revocation would cover. A count that did not end is an error.
-func (c *adminClient) dryRun(ctx context.Context, p *process, wanted revocationRequest, within time.Duration, output string) error {
+func (c *adminClient) dryRun(ctx context.Context, p *Process, wanted revocationRequest, within time.Duration, output string) error {
 	found, err := c.count(ctx, p, wanted, within)
 	if err != nil {
 		return err
@@ -47,16 +47,16 @@ func (c *adminClient) dryRun(ctx context.Context, p *process, wanted revocationR
 	if output == "json" {
 		return printJSON(p, found)
 	}
-	fmt.Fprintf(p.stdout, "would revoke: %s\nIt would cover %s. Nothing was written.\n", found.ID, found.Count)
+	fmt.Fprintf(p.Stdout, "would revoke: %s\nIt would cover %s. Nothing was written.\n", found.ID, found.Count)
 	return nil
 }
 
 // countMade adds to a rule that is in force how many tokens it covers. Without the count the rule is as
 // good, so trouble is only told.
-func (c *adminClient) countMade(ctx context.Context, p *process, wanted revocationRequest, made *revocationMade, within time.Duration) {
+func (c *adminClient) countMade(ctx context.Context, p *Process, wanted revocationRequest, made *revocationMade, within time.Duration) {
 	found, err := c.count(ctx, p, wanted, within)
 	if err != nil {
-		fmt.Fprintf(p.stderr, "The rule is in force, but the tokens that it covers were not counted: %v\n", err)
+		fmt.Fprintf(p.Stderr, "The rule is in force, but the tokens that it covers were not counted: %v\n", err)
 		return
 	}
 	made.Count = found.Count
@@ -64,7 +64,7 @@ func (c *adminClient) countMade(ctx context.Context, p *process, wanted revocati
 
 // count asks the gateway, step by step, how many live tokens a revocation covers. It says on standard
 // error how far it is when that takes more than one step, of a second each.
-func (c *adminClient) count(ctx context.Context, p *process, wanted revocationRequest, within time.Duration) (revocationMade, error) {
+func (c *adminClient) count(ctx context.Context, p *Process, wanted revocationRequest, within time.Duration) (revocationMade, error) {
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var sum revocationCount
@@ -85,7 +85,7 @@ func (c *adminClient) count(ctx context.Context, p *process, wanted revocationRe
 			step.Count = &sum
 			return step, nil
 		}
-		fmt.Fprintf(p.stderr, "counting: %s so far, of %d looked at\n", &sum, sum.Seen)
+		fmt.Fprintf(p.Stderr, "counting: %s so far, of %d looked at\n", &sum, sum.Seen)
 		query.Set("cursor", step.Count.Next)
 	}
 }
