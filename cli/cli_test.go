@@ -45,6 +45,8 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"client", "new", "-id", "a b", "-scope", "x  y", "-audience", "nowhere", "-ttl", "-1s"},
 			[]string{"-id", "-scope", "scope", "-audience", "-ttl"}},
 		{[]string{"client", "new"}, []string{"-id"}},
+		{[]string{"ids", "free"}, []string{"-worker", "-unused", "SNOWGATE_REDIS_URL"}},
+		{[]string{"ids", "free", "-worker", "1", "-unused", "-for", "-1h"}, []string{"one of -worker and -unused", "-for"}},
 		{[]string{"config", "-check", "-nope"}, []string{"-nope"}},
 	}
 	for _, tt := range tests {

@@ -18,14 +18,14 @@ type idReport struct {
 	Generated, Errors, Rollbacks int64
 }
 
-func (g *administered) idReport() idReport {
-	g.t.Helper()
-	got := g.ask("GET", "/health", "")
+func (a *administered) idReport() idReport {
+	a.t.Helper()
+	got := a.ask("GET", "/health", "")
 	var health struct {
 		IDs *idReport `json:"ids"`
 	}
 	if err := json.Unmarshal([]byte(got.Body), &health); err != nil || health.IDs == nil {
-		g.t.Fatalf("GET /health = %d %s, want ids in it", got.StatusCode, got.Body)
+		a.t.Fatalf("GET /health = %d %s, want ids in it", got.StatusCode, got.Body)
 	}
 	return *health.IDs
 }

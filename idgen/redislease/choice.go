@@ -78,7 +78,8 @@ func PreferOctet(datacenter int64, addr netip.Addr) Choice {
 
 // Registered takes the number that this address keeps for ever, counting up
 // from 1 when the address is new (WORKER_ID=registry, system E). When the last
-// number of the layout is given out, new addresses fail with [ErrExhausted].
+// number of the layout is given out, new addresses get those that [Free] has
+// freed, or fail with [ErrExhausted].
 func Registered() Choice {
 	return Choice{func(l idgen.Layout) (claim, error) {
 		return claim{wanted: -1, first: 1, last: l.Workers() - 1, registry: true}, nil

@@ -17,7 +17,7 @@ var (
 	// ErrTaken: the only number that may be chosen is leased by somebody else.
 	ErrTaken = errors.New("the worker number is taken")
 
-	// ErrExhausted: the registry has given out its last number, for ever.
+	// ErrExhausted: the registry has given out its last number, and none was freed (see [Free]).
 	ErrExhausted = errors.New("the registry of worker numbers is used up")
 
 	// ErrQuarantine: the registry is new or may have forgotten something, and

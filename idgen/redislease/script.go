@@ -19,12 +19,15 @@ var (
 	extendLua string
 	//go:embed lua/release.lua
 	releaseLua string
+	//go:embed lua/free.lua
+	freeLua string
 	//go:embed lua/time.lua
 	timeLua string
 
 	acquireScript = redisscript.New(registryLua, acquireLua)
 	extendScript  = redisscript.New(registryLua, extendLua)
 	releaseScript = redisscript.New(registryLua, releaseLua)
+	freeScript    = redisscript.New(registryLua, freeLua)
 	timeScript    = redisscript.New(timeLua)
 )
 

@@ -145,7 +145,7 @@ func (s *Source) verdict(scheme idgen.Scheme, r reply, w *waits) (time.Duration,
 	case "held":
 		return 0, &TakenError{Worker: r.number, Holder: r.text, Left: wait}
 	case "exhausted":
-		return 0, noWorker(ErrExhausted, ": %d was the last; remove addresses that are gone from %s", r.number, s.runner.keys[3])
+		return 0, noWorker(ErrExhausted, ": %d was the last; \"snowgate ids free -unused\" frees those of gateways that are gone", r.number)
 	case "clock":
 		return 0, fmt.Errorf("redislease: no worker number is taken: %w", &OffsetError{Offset: wait, Limit: tolerance})
 	case "scheme":

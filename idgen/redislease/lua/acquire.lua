@@ -12,7 +12,7 @@
 --   quarantine  the registry is new or may have forgotten: come back after wait
 --   full        every number is taken; wait: until the next lease may end
 --   held        the only number in question is somebody else's; text: whose
---   exhausted   the registry has given out its last number
+--   exhausted   the registry has given out its last number, and none was freed
 --   clock       the client's clock is off by more than allowed; wait: by how much
 --   scheme      the registry is of another scheme; text: which
 
@@ -79,14 +79,44 @@ local function longest_free()
   return fallback
 end
 
--- registered returns the number this address keeps, or gives it the next one.
+-- unkept returns a number of the registry that was freed (see free.lua) and that
+-- nobody holds, passing over those whose floor is far in the future as long as
+-- there are others.
+local function unkept()
+  local kept, fallback = {}, nil
+  for _, n in ipairs(redis.call('HVALS', KEPT)) do kept[tonumber(n)] = true end
+  for n = first, last do
+    if not kept[n] and free(n) then
+      local rec = read(r, n)
+      if not rec or rec.ceiling <= now + lead then return n end
+      fallback = fallback or n
+    end
+  end
+  return fallback
+end
+
+-- usurped says whether n, which this address keeps, is held by another address
+-- that keeps it, too: it was freed and given away, and Redis has forgotten the
+-- former.
+local function usurped(n)
+  local rec = read(r, n)
+  return rec and rec.address ~= address and not free(n)
+    and tonumber(redis.call('HGET', KEPT, rec.address) or -1) == n
+end
+
+-- registered returns the number this address keeps, or gives it the next one;
+-- when the last is given out, one that was freed.
 local function registered()
   local n = tonumber(redis.call('HGET', KEPT, address) or -1)
-  if n >= 0 then return n end
+  if n >= 0 and not usurped(n) then return n end
   n = tonumber(redis.call('HGET', RECORDS, 'counter') or 0) + 1
   while n <= last and not free(n) do n = n + 1 end
-  if n > last then return nil end
-  redis.call('HSET', RECORDS, 'counter', text(n))
+  if n <= last then
+    redis.call('HSET', RECORDS, 'counter', text(n))
+  else
+    n = unkept()
+    if not n then return nil end
+  end
   redis.call('HSET', KEPT, address, text(n))
   return n
 end

@@ -1,11 +1,11 @@
 -- The registry of worker numbers: what every script shares. It is put in front
--- of acquire.lua, extend.lua and release.lua.
+-- of acquire.lua, extend.lua, release.lua and free.lua.
 --
 -- KEYS, all under one hash tag:
 --   1  w    hash   number -> record (below); "meta"; "counter"; "next:<first>"
 --   2  wl   zset   number -> Redis time (ms) until which it is leased
 --   3  wa   hash   address -> number it had last
---   4  wr   hash   address -> number it keeps for ever (WORKER_ID=registry)
+--   4  wr   hash   address -> number it keeps until it is freed (WORKER_ID=registry)
 --
 -- A record is "nonce floor ceiling term address owner"; the nonce has a '-' in
 -- front after a release. Its ceiling is what

@@ -1,6 +1,6 @@
 //go:build !clocktest
 
-package main
+package gateway
 
 import "time"
 
