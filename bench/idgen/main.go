@@ -21,7 +21,17 @@ func main() {
 	runs := flag.Int("runs", 3, "runs per figure; the median is printed")
 	counts := flag.String("goroutines", "1,1000", "numbers of goroutines, separated by commas")
 	only := flag.String("only", "", "measure this generator alone")
+	processes := flag.String("processes", "1,3", "numbers of processes that make system D's decimal strings, separated by commas")
+	number := flag.Int64("process", 0, "for this program itself: be the process of that number")
 	flag.Parse()
+	if *number > 0 {
+		process(*number, *length)
+		return
+	}
+	if *only == stringsName {
+		measureStrings(*processes, *runs, *length)
+		return
+	}
 
 	fmt.Printf("%-14s %10s %14s %12s %8s\n", "generator", "goroutines", "ids/s", "% of limit", "cores")
 	for _, g := range generators {
@@ -39,6 +49,9 @@ func main() {
 	}
 	if *only == "" || *only == "snowgate" {
 		stamps(*length)
+	}
+	if *only == "" {
+		measureStrings(*processes, *runs, *length)
 	}
 }
 
