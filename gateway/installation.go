@@ -49,14 +49,11 @@ func (c *claim) unfit() error {
 // changed keeps what a probe of Redis found out, nil if all is well, and reports whether that is
 // news.
 func (c *claim) changed(mismatch error) bool {
-	was := c.other.Load()
 	if mismatch == nil {
-		c.other.Store(nil)
-		return was != nil
+		return c.other.Swap(nil) != nil
 	}
 	err := fmt.Errorf("%w: %w", tokens.ErrUnavailable, mismatch)
-	c.other.Store(&err)
-	return was == nil
+	return c.other.Swap(&err) == nil
 }
 
 // noticeProbe is told of every probe of Redis.
@@ -70,16 +67,42 @@ func (g *Gateway) noticeProbe(h redisstore.Health) {
 		default: // it is on its way already
 		}
 	}
-	if !g.claim.made.Load() {
-		return // claimInstallation compares
+	if g.claim.made.Load() { // before that, claimInstallation compares
+		_ = g.compare(h.Installation) // it is logged
 	}
-	err := g.store.Mismatch(g.claim.configured, h.Installation)
+}
+
+// compare notes whether what is recorded is what this gateway is configured with; if not, it
+// returns a [*redisstore.MismatchError].
+func (g *Gateway) compare(recorded redisstore.Installation) error {
+	err := g.store.Mismatch(g.claim.configured, recorded)
 	switch news := g.claim.changed(err); {
 	case news && err != nil:
 		g.log.Error().Err(wayOut(err)).Msg("the installation in Redis has changed: this gateway is not ready, and answers 503")
 	case news:
 		g.log.Info().Msg("the installation in Redis is the configured one again")
 	}
+	return err
+}
+
+// ruleFollower keeps the revocation rules current. A change of the installation comes with a rule
+// for all tokens of before, and a gateway of before must have noticed the change when it applies
+// the rule: it answers 503 then, and 401 is for those who are part of the new one.
+type ruleFollower struct {
+	*tokens.Rules
+	gateway *Gateway
+}
+
+// Refresh implements [redisstore.Follower].
+func (f *ruleFollower) Refresh(ctx context.Context, full bool) error {
+	recorded, err := f.gateway.store.Recorded(ctx)
+	if err == nil {
+		err = f.gateway.compare(recorded)
+	}
+	if err != nil {
+		return err
+	}
+	return f.Rules.Refresh(ctx, full)
 }
 
 // claimInstallation records epoch, layout and token key in Redis or compares them, and does not

@@ -19,7 +19,7 @@ func (g *Gateway) newRules() *tokens.Rules {
 func (g *Gateway) newFeed() *redisstore.Feed {
 	return g.store.Feed(redisstore.FeedConfig{
 		Followers: map[string]redisstore.Follower{
-			redisstore.PushRules:  g.rules,
+			redisstore.PushRules:  &ruleFollower{Rules: g.rules, gateway: g},
 			redisstore.PushKeys:   g.keys,
 			redisstore.PushClient: &clientFollower{Store: g.registry, gateway: g},
 		},

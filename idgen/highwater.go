@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -133,17 +134,91 @@ func readMark(path, fingerprint string) (int64, error) {
 }
 
 func parseMark(path, text, fingerprint string) (int64, error) {
-	var found string
-	var mark int64
-	_, err := fmt.Sscanf(text, markFormat, &found, &mark)
-	if err != nil || mark < -1 || text != markLine(found, mark) {
-		return 0, fmt.Errorf("%w: %s; restore it, or remove it if no id was issued within the last seconds"+
-			" and the clock has not been set back", ErrCorrupt, path)
+	found, mark, err := parseMarkLine(path, text)
+	if err != nil {
+		return 0, err
 	}
 	if found != fingerprint {
 		return 0, fmt.Errorf("%w: %s says %s, configured is %s", ErrSchemeMismatch, path, found, fingerprint)
 	}
 	return mark, nil
+}
+
+// parseMarkLine reads the file's text: the fingerprint of a scheme, and a ceiling.
+func parseMarkLine(path, text string) (fingerprint string, mark int64, err error) {
+	_, err = fmt.Sscanf(text, markFormat, &fingerprint, &mark)
+	if err != nil || mark < -1 || text != markLine(fingerprint, mark) {
+		return "", 0, fmt.Errorf("%w: %s; restore it, or remove it if no id was issued within the last seconds"+
+			" and the clock has not been set back", ErrCorrupt, path)
+	}
+	return fingerprint, mark, nil
+}
+
+// CheckHighWater returns what would keep [HighWater] with this file from working under s, but for a
+// process that uses the file now. A file that is missing is none. It leaves nothing behind.
+func CheckHighWater(path string, s Scheme) error {
+	if _, err := readMark(path, s.Fingerprint()); err != nil {
+		return err
+	}
+	probe, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".check-*")
+	if err != nil {
+		return fmt.Errorf("idgen: record the ceiling: %w", err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// HighWaterScheme returns the scheme that the file of a [HighWater] source was written under.
+func HighWaterScheme(path string) (Scheme, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Scheme{}, fmt.Errorf("idgen: read the ceiling: %w", err)
+	}
+	fingerprint, _, err := parseMarkLine(path, string(text))
+	if err != nil {
+		return Scheme{}, err
+	}
+	return parseFingerprint(fingerprint)
+}
+
+// RebaseHighWater has the file of a [HighWater] source say that ids are made under s from now on,
+// and that they start above the recorded ceiling. No process may use the file meanwhile. Ids of
+// before can equal new ones, unless the caller knows better.
+func RebaseHighWater(path string, s Scheme) (err error) {
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("idgen: read the ceiling: %w", err)
+	}
+	fingerprint, mark, err := parseMarkLine(path, string(text))
+	if err != nil {
+		return err
+	}
+	old, err := parseFingerprint(fingerprint)
+	if err != nil {
+		return err
+	}
+	if mark = s.Since(old.At(mark)); mark > s.layout.mask[FieldTime] {
+		return fmt.Errorf("%w: %s cannot hold the recorded ceiling", ErrTimeExhausted, s.layout)
+	}
+	return writeMark(path, s.Fingerprint(), max(mark, -1))
+}
+
+// parseFingerprint reads what [Scheme.Fingerprint] wrote.
+func parseFingerprint(text string) (Scheme, error) {
+	layout, epoch, _ := strings.Cut(text, "@")
+	l, err := ParseLayout(layout)
+	if err != nil {
+		return Scheme{}, err
+	}
+	at, err := time.Parse("2006-01-02T15:04:05.000Z", epoch)
+	if err != nil {
+		return Scheme{}, fmt.Errorf("idgen: %q is not the fingerprint of a scheme: %w", text, err)
+	}
+	return NewScheme(l, at)
 }
 
 // writeMark replaces the file: a reader, or a crash, meets the old or the new

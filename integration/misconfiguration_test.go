@@ -3,8 +3,10 @@ package integration_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -169,4 +171,140 @@ func TestReadyWithTheFirstToken(t *testing.T) {
 	if got := g.Get("/readyz?for=issue", ""); got.StatusCode != http.StatusOK {
 		t.Errorf("/readyz?for=issue is %d %s", got.StatusCode, got.Body)
 	}
+}
+
+// snowgate runs a command of the binary with env and returns its exit code and what it prints.
+func snowgate(t *testing.T, env []string, args ...string) (code int, output string) {
+	t.Helper()
+	cmd := exec.Command(gatewaytest.Binary(t), args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	out, err := cmd.CombinedOutput()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// TestRebase changes the layout of an installation that runs: its gateways answer 503 from then on,
+// never 401, those with the new layout start, issue ids above all old ones, and refuse old tokens.
+func TestRebase(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Start(t), gatewaytest.Options{})
+	beside := s.beside(gatewaytest.Options{Env: []string{"SNOWGATE_WORKER_ID=2"}})
+	env := []string{"SNOWGATE_REDIS_URL=" + s.redis.URL()}
+
+	before := s.redis.Do("HGETALL", "{sg}:installation") + s.redis.Do("GET", "{sg}:epoch")
+	code, output := snowgate(t, env, "ids", "rebase", "-layout", otherLayout, "-dry-run")
+	for _, want := range []string{otherLayout, "tokens live", "Gateways are running", "New ids sort above all old ones", "Nothing was changed"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("the dry run does not say %q:\n%s", want, output)
+		}
+	}
+	if after := s.redis.Do("HGETALL", "{sg}:installation") + s.redis.Do("GET", "{sg}:epoch"); code != 0 || after != before {
+		t.Errorf("the dry run ends with %d and has changed %q to %q", code, before, after)
+	}
+
+	// Ids of the last minutes would come again while their tokens live.
+	tomorrow := time.Date(2026, 1, 1, 0, 10, 0, 0, time.UTC).Format(time.RFC3339)
+	if code, output = snowgate(t, env, "ids", "rebase", "-epoch", tomorrow); code != 1 || !strings.Contains(output, "would be issued again while they live") || !strings.Contains(output, "wait until") {
+		t.Errorf("a change that repeats ids ends with %d:\n%s", code, output)
+	}
+
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, g := range []*scene{s, beside} {
+				if got := g.Get("/orders/1", s.token); got.StatusCode != http.StatusOK && got.StatusCode != http.StatusServiceUnavailable {
+					t.Errorf("during the change a living token gets %d %s", got.StatusCode, got.Body)
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	old, err := idgen.Parse(strings.Split(s.Token(s.client), "_")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, output = snowgate(t, env, "ids", "rebase", "-layout", otherLayout); code != 0 || !strings.Contains(output, "SNOWGATE_ID_LAYOUT="+otherLayout) {
+		t.Fatalf("the change ends with %d:\n%s", code, output)
+	}
+	for _, g := range []*scene{s, beside} {
+		gatewaytest.Eventually(t, 5*time.Second, "a running gateway is not ready", func() bool {
+			got := g.Get("/readyz", "")
+			return got.StatusCode == http.StatusServiceUnavailable && strings.Contains(got.Body, otherLayout)
+		})
+		g.wantUnavailable("protected route", g.Get("/orders/1", s.token))
+		g.wantUnavailable("token", g.issue())
+	}
+	next := s.beside(gatewaytest.Options{Env: []string{"SNOWGATE_WORKER_ID=3", "SNOWGATE_ID_LAYOUT=" + otherLayout}})
+	token := next.Token(next.client)
+	close(stop)
+	<-stopped
+	id, err := idgen.Parse(strings.Split(token, "_")[1])
+	if err != nil || id <= old {
+		t.Errorf("the first new id, %v, is not above the last old one, %v (%v)", id, old, err)
+	}
+	if got := next.Get("/orders/1", token); got.StatusCode != http.StatusOK {
+		t.Errorf("a new token gets %d %s", got.StatusCode, got.Body)
+	}
+	if got := next.Get("/orders/1", s.token); got.StatusCode != http.StatusUnauthorized {
+		t.Errorf("an old token gets %d %s from a new gateway, want 401", got.StatusCode, got.Body)
+	}
+	wantRefusedStart(t, s.redis, []string{"SNOWGATE_WORKER_ID=4"}, token, otherLayout)
+	if code, output = snowgate(t, env, "ids", "rebase", "-layout", otherLayout); code != 2 || !strings.Contains(output, "recorded already") {
+		t.Errorf("the same change again ends with %d:\n%s", code, output)
+	}
+}
+
+// TestRebaseOfTheTokenKey: another token key is a change of the installation.
+func TestRebaseOfTheTokenKey(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	client := gatewaytest.NewClient("worker", "orders.read")
+	options := func(key string) gatewaytest.Options {
+		return gatewaytest.Options{
+			Config: "clients:\n" + client.YAML + protectedRoute,
+			Env:    []string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_TOKEN_KEY=" + key, "SNOWGATE_STORE_TIMEOUT=5s", "SNOWGATE_WORKER_ID=lease"},
+		}
+	}
+	g := gatewaytest.Start(t, options(tokenKey('a')))
+	token := g.Token(client)
+	env := []string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_TOKEN_KEY=" + tokenKey('b')}
+	if code, output := snowgate(t, env, "ids", "rebase", "-token-key"); code != 0 {
+		t.Fatalf("the change ends with %d:\n%s", code, output)
+	}
+	gatewaytest.Eventually(t, 5*time.Second, "the running gateway answers 503", func() bool {
+		status := g.Get("/orders/1", token).StatusCode
+		if status == http.StatusUnauthorized {
+			t.Error("a living token gets 401")
+		}
+		return status == http.StatusServiceUnavailable
+	})
+	next := gatewaytest.Start(t, options(tokenKey('b')))
+	if got := next.Get("/orders/1", token); got.StatusCode != http.StatusUnauthorized {
+		t.Errorf("an old token gets %d, want 401", got.StatusCode)
+	}
+	next.Token(client)
+}
+
+// TestRebaseOfAStateFile: without Redis, the state file is what a change is made to.
+func TestRebaseOfAStateFile(t *testing.T) {
+	t.Parallel()
+	env := []string{"SNOWGATE_STATE_FILE=" + filepath.Join(t.TempDir(), "state")}
+	first := gatewaytest.Start(t, gatewaytest.Options{Config: protectedRoute, Env: env})
+	if code, output := snowgate(t, env, "ids", "rebase", "-layout", otherLayout); code != 1 || !strings.Contains(output, "in use") {
+		t.Errorf("beside a running gateway it ends with %d:\n%s", code, output)
+	}
+	first.Signal(os.Interrupt)
+	first.Wait()
+	wantRefusedStart(t, nil, append(env, "SNOWGATE_ID_LAYOUT="+otherLayout), "", "time:41,worker:10,sequence:12", otherLayout)
+	if code, output := snowgate(t, env, "ids", "rebase", "-layout", otherLayout); code != 0 {
+		t.Fatalf("it ends with %d:\n%s", code, output)
+	}
+	gatewaytest.Start(t, gatewaytest.Options{Config: protectedRoute, Env: append(env, "SNOWGATE_ID_LAYOUT="+otherLayout)})
 }

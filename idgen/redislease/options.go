@@ -58,6 +58,9 @@ type Options struct {
 }
 
 const (
+	defaultLead = 3 * time.Second
+	defaultSkew = time.Second
+
 	minTime   = time.Millisecond
 	tolerance = 5 * time.Second // longest difference of the id clock to Redis at acquisition
 	slack     = time.Second     // by how much Redis may be ahead of the id clock before ceilings stop following it
@@ -70,8 +73,8 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	def(&o.TTL, time.Minute)
-	def(&o.Lead, 3*time.Second)
-	def(&o.Skew, time.Second)
+	def(&o.Lead, defaultLead)
+	def(&o.Skew, defaultSkew)
 	def(&o.Timeout, time.Second)
 	if o.Rounds == 0 {
 		o.Rounds = 10

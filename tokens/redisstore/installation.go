@@ -72,17 +72,28 @@ func (s *Store) Mismatch(i, recorded Installation) error {
 // Claim records what all gateways agree on, or checks it against what is recorded:
 // [*MismatchError] if they differ, [*Error] if Redis could not be asked.
 func (s *Store) Claim(ctx context.Context, i Installation) error {
+	recorded, err := s.claim(ctx, i.Epoch, i.Layout, i.TokenKey)
+	if err != nil {
+		return err
+	}
+	return s.Mismatch(i, recorded)
+}
+
+// Recorded returns what is recorded; what is not is empty. Only a primary tells.
+func (s *Store) Recorded(ctx context.Context) (Installation, error) { return s.claim(ctx) }
+
+func (s *Store) claim(ctx context.Context, args ...any) (Installation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	keys := []string{s.sharedKey("epoch"), s.sharedKey("installation"), s.sharedKey("w"), s.sharedKey("tagkey")}
-	reply, err := claimScript.Run(ctx, s.client, keys, i.Epoch, i.Layout, i.TokenKey).StringSlice()
+	reply, err := claimScript.Run(ctx, s.client, keys, args...).StringSlice()
 	if err == nil && len(reply) != 3 {
 		err = fmt.Errorf("a script returned %d values instead of 3", len(reply))
 	}
 	if err != nil {
-		return failure("claim the epoch, the layout and the token key", err)
+		return Installation{}, failure("compare the epoch, the layout and the token key", err)
 	}
-	return s.Mismatch(i, Installation{Epoch: reply[0], Layout: reply[1], TokenKey: reply[2]})
+	return Installation{Epoch: reply[0], Layout: reply[1], TokenKey: reply[2]}, nil
 }
 
 // installation reads what is recorded, in one round trip that only a primary answers. What is not

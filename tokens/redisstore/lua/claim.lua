@@ -5,7 +5,7 @@
 -- KEYS[2] installation  hash: layout, token_key
 -- KEYS[3] w             the registry of worker numbers, see idgen/redislease
 -- KEYS[4] tagkey        hash of the tag keys that Redis keeps
--- ARGV    epoch, layout and token key of the caller
+-- ARGV    epoch, layout and token key of the caller; none: only look
 --
 -- Nothing is written unless everything recorded equals the caller's. Gateways
 -- of earlier versions recorded the epoch only: the registry and the tag keys
@@ -23,6 +23,7 @@ end
 if token_key == '' and redis.call('EXISTS', KEYS[4]) == 1 then token_key = 'redis' end
 
 local recorded = { epoch, layout, token_key }
+if #ARGV == 0 then return recorded end
 for i, value in ipairs(recorded) do
   if value ~= '' and value ~= ARGV[i] then return recorded end
 end
