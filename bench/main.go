@@ -11,7 +11,7 @@
 //	go run . -quick -gateway NEW -baseline 'nginx + Lua + Redis'
 //	                                ours against another contestant, in the same way
 //
-// docs/performance.md explains the method. bench/install gets the programs.
+// docs/explained/performance.md explains the method. bench/install gets the programs.
 package main
 
 import (

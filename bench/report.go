@@ -56,7 +56,7 @@ func (r *report) add(s section) { r.sections = append(r.sections, s) }
 // text returns the whole report as Markdown.
 func (r *report) text() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Measurements\n\nMade by `make bench`; [docs/performance.md](../../docs/performance.md) explains how and what they mean.\n\n")
+	fmt.Fprintf(&out, "# Measurements\n\nMade by `make bench`; [docs/explained/performance.md](../../docs/explained/performance.md) explains how and what they mean.\n\n")
 	fmt.Fprintf(&out, "%s, %s, %d processors, Linux %s. Load averages before: %s; after: %s.\n",
 		r.begun.UTC().Format("2006-01-02 15:04 UTC"), processor(), runtime.NumCPU(), kernel(), r.load, loadAverage())
 	fmt.Fprintf(&out, "%s\n", strings.Join(versions(), "; "))

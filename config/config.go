@@ -42,7 +42,7 @@ const Prefix = "SNOWGATE_"
 // Config is the effective configuration, made by [Load]. Treat it as immutable;
 // it is then safe for concurrent use.
 //
-// The tags are the source of the variable table in the README: env is the name
+// The tags are the source of the variable table in the documentation: env is the name
 // without [Prefix], envDefault what an unset variable means, doc what it is
 // for. [Variables] reads them.
 type Config struct {

@@ -425,32 +425,33 @@ func TestIDSettingsThatCannotWork(t *testing.T) {
 	}
 }
 
-// The table in the README lists exactly the variables that there are.
+// The table in docs/reference/variables.md lists exactly the variables that there are.
 func TestVariableTable(t *testing.T) {
 	for _, v := range Variables() {
 		if v.Meaning == "" || strings.Contains(v.Meaning, "|") || !strings.HasPrefix(v.Name, Prefix) {
 			t.Errorf("%+v cannot be a line of the table", v)
 		}
 	}
-	readme, err := os.ReadFile("../README.md")
+	const page = "../docs/reference/variables.md"
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(readme), TableBegin)
+	before, rest, found := strings.Cut(string(text), TableBegin)
 	table, after, closed := strings.Cut(rest, TableEnd)
 	switch {
 	case !found:
-		t.Fatalf("README.md has no %s, and so no table of variables", TableBegin)
+		t.Fatalf("%s has no %s, and so no table of variables", page, TableBegin)
 	case !closed:
-		t.Fatalf("README.md has %s, but no %s", TableBegin, TableEnd)
+		t.Fatalf("%s has %s, but no %s", page, TableBegin, TableEnd)
 	case *update:
-		text := before + TableBegin + "\n" + VariableTable() + TableEnd + after
-		if err := os.WriteFile("../README.md", []byte(text), 0o644); err != nil {
+		updated := before + TableBegin + "\n" + VariableTable() + TableEnd + after
+		if err := os.WriteFile(page, []byte(updated), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
 		if diff := cmp.Diff(VariableTable(), strings.TrimPrefix(table, "\n")); diff != "" {
-			t.Errorf("README.md is behind; go test ./config -run TestVariableTable -update writes its table (-want +got):\n%s", diff)
+			t.Errorf("%s is behind; go test ./config -run TestVariableTable -update writes its table (-want +got):\n%s", page, diff)
 		}
 	}
 }

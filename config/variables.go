@@ -14,7 +14,7 @@ type Variable struct {
 	Secret  bool // its value is never shown
 }
 
-// The lines between which README.md holds [VariableTable].
+// The lines between which docs/reference/variables.md holds [VariableTable].
 const (
 	TableBegin = "<!-- variables:begin -->"
 	TableEnd   = "<!-- variables:end -->"
@@ -57,7 +57,7 @@ func secretVariable(name string) bool {
 	return false
 }
 
-// VariableTable returns the Markdown table of all variables, for the README.
+// VariableTable returns the Markdown table of all variables, for the documentation.
 func VariableTable() string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")

@@ -45,7 +45,7 @@ type Layout struct {
 	mask  [fieldCount]int64 // not shifted: also the largest value of the field
 }
 
-// Ready-made layouts. A to E are those of the five systems of docs/ids.md.
+// Ready-made layouts. A to E are those of the five systems of docs/reference/ids.md.
 var (
 	LayoutA = mustLayout("time:41,worker:10,sequence:12")
 	LayoutB = mustLayout("time:41,datacenter:5,worker:5,sequence:12")

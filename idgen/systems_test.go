@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// system starts a generator as docs/ids.md configures it.
+// system starts a generator as docs/reference/ids.md configures it.
 func system(t *testing.T, layout Layout, policy Policy, f func(t *testing.T, g *Generator, c *stepClock)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

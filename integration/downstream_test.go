@@ -20,7 +20,7 @@ import (
 	"snowgate/integration/gatewaytest"
 )
 
-// These tests run the programs of docs/downstream.md.
+// These tests run the programs of docs/how-to/downstream.md.
 
 // runtimes are what the programs are written in, by their suffix. Each returns
 // the command that runs a file.
@@ -139,7 +139,7 @@ func ask(t *testing.T, url string, fields ...string) gatewaytest.Response {
 // TestServicesBehind puts each program that trusts the headers behind a gateway.
 func TestServicesBehind(t *testing.T) {
 	t.Parallel()
-	page := readDoc(t, "downstream.md")
+	page := readDoc(t, "how-to/downstream.md")
 	for _, name := range []string{"behind.go", "behind.py", "behind.mjs", "behind.conf"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,7 +185,7 @@ routes:
 // TestServicesBeside shows tokens to each program that asks the gateway about them.
 func TestServicesBeside(t *testing.T) {
 	t.Parallel()
-	page := readDoc(t, "downstream.md")
+	page := readDoc(t, "how-to/downstream.md")
 	for _, name := range []string{"beside.go", "beside.py", "beside.mjs"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -258,7 +258,7 @@ routes:
 	certificate, key := writeTLS(t, tls)
 	front := startNginx(t, func(addr string) string {
 		return strings.NewReplacer("listen 443 ssl;", "listen "+addr+" ssl;", "http://snowgate:8080", g.URL,
-			"/etc/nginx/tls/tls.crt", certificate, "/etc/nginx/tls/tls.key", key).Replace(readDoc(t, "downstream.md").program(t, "front.conf"))
+			"/etc/nginx/tls/tls.crt", certificate, "/etc/nginx/tls/tls.key", key).Replace(readDoc(t, "how-to/downstream.md").program(t, "front.conf"))
 	})
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(front.url, "http:", "https:", 1)+"/orders/a%20b%21?x=%zz", nil)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 )
 
 // TestTheFiveSystems starts a gateway for each row of the table of systems in
-// docs/ids.md, configured as the row says, and reads the id of a token.
+// docs/reference/ids.md, configured as the row says, and reads the id of a token.
 func TestTheFiveSystems(t *testing.T) {
 	t.Parallel()
 	rows := systemRows(t)
 	if len(rows) != 5 {
-		t.Fatalf("docs/ids.md has %d systems, want 5", len(rows))
+		t.Fatalf("docs/reference/ids.md has %d systems, want 5", len(rows))
 	}
 	// The numbers are those that each source must come to on an empty Redis; -1
 	// where that depends on the host's address.
@@ -129,10 +129,10 @@ func startAdministeredAs(t *testing.T, redis *redistest.Server, env ...string) *
 
 var cell = regexp.MustCompile("`([^`]+)`")
 
-// systemRows returns the environment that docs/ids.md gives for each system.
+// systemRows returns the environment that docs/reference/ids.md gives for each system.
 func systemRows(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/ids.md")
+	text, err := os.ReadFile("../docs/reference/ids.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func systemRows(t *testing.T) map[string][]string {
 		rows[cells[1][1:2]] = env
 	}
 	if len(rows) == 0 {
-		t.Fatal("docs/ids.md has no table of systems")
+		t.Fatal("docs/reference/ids.md has no table of systems")
 	}
 	return rows
 }

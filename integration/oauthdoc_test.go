@@ -13,13 +13,13 @@ import (
 	"snowgate/integration/gatewaytest"
 )
 
-// TestOAuthDocumentation runs the configuration and the lines of docs/oauth.md and
+// TestOAuthDocumentation runs the configuration and the lines of docs/reference/oauth.md and
 // compares every answer with what the page says of it.
 func TestOAuthDocumentation(t *testing.T) {
 	t.Parallel()
 	bash, _ := require(t, "bash", "bash"), require(t, "curl", "curl")
 	require(t, "jq", "jq")
-	page := readDoc(t, "oauth.md")
+	page := readDoc(t, "reference/oauth.md")
 	config := page.block(t, "yaml", "routes:")
 	config, secrets := withSecrets(config)
 	config = upstreamURL.ReplaceAllString(config, gatewaytest.NewRecorder(t, "").URL)

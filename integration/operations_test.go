@@ -16,16 +16,16 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestOperations runs every line of docs/operations.md against the real gateway
+// TestOperations runs every line of docs/how-to/operations.md against the real gateway
 // and a real Redis, and compares what each block prints with what the page says.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	bash := require(t, "bash", "bash")
 	require(t, "curl", "curl")
 	require(t, "jq", "jq")
-	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "operations.md")))
+	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "how-to", "operations.md")))
 	if shown := slices.DeleteFunc(slices.Clone(blocks), func(b operationsBlock) bool { return b.output == "" }); len(blocks) < 5 || len(shown) < 5 {
-		t.Fatalf("docs/operations.md has %d blocks of shell, and %d of them say what they print", len(blocks), len(shown))
+		t.Fatalf("docs/how-to/operations.md has %d blocks of shell, and %d of them say what they print", len(blocks), len(shown))
 	}
 	runOperations(t, bash, blocks)
 }
@@ -37,10 +37,10 @@ func TestOperationsAfterABreakIn(t *testing.T) {
 	bash := require(t, "bash", "bash")
 	require(t, "curl", "curl")
 	require(t, "jq", "jq")
-	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "operations.md")))
+	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "how-to", "operations.md")))
 	last := slices.IndexFunc(blocks, func(b operationsBlock) bool { return strings.Contains(b.script, "host broken into") })
 	if last < 0 || !strings.Contains(blocks[last].output, "\n401\n") {
-		t.Fatal("docs/operations.md has no recipe after a break-in that ends with a token refused")
+		t.Fatal("docs/how-to/operations.md has no recipe after a break-in that ends with a token refused")
 	}
 	const number = "export SNOWGATE_WORKER_ID=1\n"
 	for system, env := range systemRows(t) {
@@ -52,7 +52,7 @@ func TestOperationsAfterABreakIn(t *testing.T) {
 				blocks[i].script = strings.ReplaceAll(b.script, number, "export '"+strings.Join(env, "' '")+"'\n")
 			}
 			if !found {
-				t.Fatalf("docs/operations.md has no line %q", number)
+				t.Fatalf("docs/how-to/operations.md has no line %q", number)
 			}
 			runOperations(t, bash, blocks)
 		})
@@ -81,12 +81,12 @@ func runOperations(t *testing.T, bash string, blocks []operationsBlock) {
 	for i, block := range blocks {
 		printed, rest, ended := strings.Cut(stdout, fmt.Sprintf("=== block %d\n", i))
 		if !ended {
-			t.Errorf("this block of docs/operations.md fails:\n%s\nit prints\n%s", block.script, printed)
+			t.Errorf("this block of docs/how-to/operations.md fails:\n%s\nit prints\n%s", block.script, printed)
 			break
 		}
 		stdout = rest
 		if !block.expected().MatchString(squeeze(printed)) {
-			t.Errorf("this block of docs/operations.md\n%s\nprints\n%s\nand the page says\n%s", block.script, printed, block.output)
+			t.Errorf("this block of docs/how-to/operations.md\n%s\nprints\n%s\nand the page says\n%s", block.script, printed, block.output)
 		}
 	}
 	log := readFile(t, filepath.Join(dir, "snowgate.log"))

@@ -63,7 +63,7 @@ var smallBodies = sync.Pool{New: func() any { return new([smallBody]byte) }}
 // the service may respond before the client has sent the rest. A client that expects
 // 100 Continue is left alone, because reading would tell it to go on.
 //
-// This saves a 1 KiB POST about a fifth of its processor time (docs/performance.md).
+// This saves a 1 KiB POST about a fifth of its processor time (docs/explained/performance-log.md).
 // TestSmallBodies and TestBodiesAreNotMixed fail when a body is cut, doubled, or another's.
 func (f *flight) readAhead() {
 	length := f.request.ContentLength

@@ -194,7 +194,7 @@ func TestExtend(t *testing.T) {
 }
 
 // relations are the ways in which the host and path of a label's route can lie to those of a route
-// before it. docs/discovery.md has them as a table, which TestRelationsAreDocumented compares.
+// before it. docs/reference/docker-labels.md has them as a table, which TestRelationsAreDocumented compares.
 var relations = []struct {
 	hosts, paths         string // as the document calls them
 	host, path           string // of the route that was first
@@ -273,9 +273,9 @@ func TestLabelsMakeNothingAmbiguous(t *testing.T) {
 	}
 }
 
-// TestRelationsAreDocumented compares the table of docs/discovery.md with what was tried.
+// TestRelationsAreDocumented compares the table of docs/reference/docker-labels.md with what was tried.
 func TestRelationsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/discovery.md")
+	text, err := os.ReadFile("../docs/reference/docker-labels.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestRelationsAreDocumented(t *testing.T) {
 		fmt.Fprintf(&want, "| %s | %s | %s |\n", tt.hosts, tt.paths, result)
 	}
 	if !strings.Contains(string(text), want.String()) {
-		t.Errorf("docs/discovery.md has not this table:\n%s", want.String())
+		t.Errorf("docs/reference/docker-labels.md has not this table:\n%s", want.String())
 	}
 }
 

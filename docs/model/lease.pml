@@ -1,7 +1,7 @@
 /*
  * Model of how snowgate keeps ids apart: one worker number in Redis, several
  * processes that want it, and everything that can go wrong. It follows
- * idgen/redislease/lua/*.lua line by line; docs/uniqueness.md has the argument
+ * idgen/redislease/lua/*.lua line by line; docs/explained/uniqueness.md has the argument
  * in words. Run ./check; it also runs variants with one rule left out, which
  * must fail (the #ifdefs).
  *
@@ -25,7 +25,7 @@
  * take-over at the same address (LIMIT_SAME_ADDRESS), and an earlier loss of data
  * in which the lease was lost. In these cases, and only in these, the record that
  * comes back is no holder's any more (see disown); with the limit compiled in it
- * is, and the model fails. docs/uniqueness.md has them under "What is not
+ * is, and the model fails. docs/explained/uniqueness.md has them under "What is not
  * promised".
  *
  * With LEASES, leases are what they are in Redis, and nothing is left out: nobody

@@ -21,7 +21,7 @@
 // the allowed skew nobody gets a number afresh (the quarantine), and whoever
 // still has a ceiling to come re-claims its number and goes on without a pause.
 // And nobody gets a ceiling before the predecessor's has passed on the clock of
-// Redis, so that at most one can re-claim. docs/uniqueness.md has the argument,
+// Redis, so that at most one can re-claim. docs/explained/uniqueness.md has the argument,
 // docs/model/lease.pml a model of it.
 //
 // Each operation is one Lua script, so one round trip (lua/*.lua; they are the

@@ -20,9 +20,6 @@ var rebaseLua string
 
 var rebaseScript = redisscript.New(revLua, rebaseLua)
 
-// scanAtOnce is how many keys one step of a scan looks at.
-const scanAtOnce = 1000
-
 // Change is the change of an [Installation], see [Store.Rebase].
 type Change struct {
 	From, To Installation
