@@ -55,8 +55,8 @@ var allowed = []struct {
 	{"internal/logsink", []string{"internal/panics"}, "lines in, writes out: knows nothing of what they say"},
 	{"internal/echo", nil, "an upstream like any other"},
 	{"integration/cuttest", nil, "cuts what tests send: knows bytes"},
-	{"gateway", []string{"internal/clientconn", "clients", "clients/redisclients", "config", "request/exchange", "handlers", "handlers/admin", "idgen", "idgen/redislease", "limit", "limit/redislimit", "internal/logsink", "middleware", "internal/nonblock", "internal/panics", "problem", "proxy", "proxy/docker", "internal/scope", "internal/telemetry", "tokens", "tokens/redisstore", "tokens/redisstore/embedded"}, "puts the parts of one gateway together and runs it: the only package that knows all of them"},
-	{"cli", []string{"clients", "config", "internal/echo", "gateway", "handlers", "handlers/admin", "idgen", "limit", "internal/panics", "problem", "proxy/docker/readonly", "internal/scope", "tokens"}, "commands: each knows what it needs, none how a gateway works inside"},
+	{"gateway", []string{"clients", "clients/redisclients", "config", "handlers", "handlers/admin", "idgen", "idgen/redislease", "internal/clientconn", "internal/logsink", "internal/nonblock", "internal/panics", "internal/scope", "internal/telemetry", "limit", "limit/redislimit", "middleware", "problem", "proxy", "proxy/docker", "request/exchange", "tokens", "tokens/redisstore", "tokens/redisstore/embedded"}, "puts the parts of one gateway together and runs it: the only package that knows all of them"},
+	{"cli", []string{"clients", "config", "gateway", "handlers", "handlers/admin", "idgen", "idgen/redislease", "internal/echo", "internal/panics", "internal/scope", "limit", "problem", "proxy/docker/readonly", "tokens", "tokens/redisstore"}, "commands: each knows what it needs, none how a gateway works inside"},
 	{"integration/gatewaytest", []string{"clients", "integration/cuttest"}, "runs the real binary; knows it from the outside"},
 }
 

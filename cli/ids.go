@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"snowgate/config"
+	"snowgate/gateway"
 	"snowgate/idgen"
 	"snowgate/idgen/redislease"
 	"snowgate/tokens"
@@ -100,7 +101,7 @@ func planRebase(ctx context.Context, cfg config.Config, store *redisstore.Store,
 	}
 	r.to = r.from
 	if key || r.from.TokenKey == "" {
-		r.to.TokenKey = installationOf(cfg).TokenKey
+		r.to.TokenKey = gateway.InstallationOf(cfg).TokenKey
 	}
 	if r.old, err = schemeOf(r.from.Epoch, r.from.Layout); err != nil {
 		return nil, fmt.Errorf("ids rebase: what Redis has recorded: %w", err)

@@ -125,7 +125,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger, version, commit string
 		blank:   make(chan struct{}, 1),
 		refused: make(chan error, 1),
 	}
-	g.claim.configured = installationOf(cfg)
+	g.claim.configured = InstallationOf(cfg)
 	g.router.Counter = func(route string) exchange.Counter { return g.metrics.Route(route) }
 	g.router.Gone = g.metrics.RouteGone
 	g.routing = newRouting(g.router, logger)

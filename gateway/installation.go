@@ -13,8 +13,8 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// installationOf returns what cfg says about what all gateways must agree on.
-func installationOf(cfg config.Config) redisstore.Installation {
+// InstallationOf returns what cfg says about what all gateways must agree on.
+func InstallationOf(cfg config.Config) redisstore.Installation {
 	i := redisstore.Installation{
 		Epoch: cfg.Epoch.UTC().Format(time.RFC3339Nano), Layout: cfg.IDLayout.String(), TokenKey: redisstore.KeysInRedis,
 	}
