@@ -4,39 +4,27 @@ import (
 	"cmp"
 	"time"
 
+	"snowgate/handlers"
 	"snowgate/handlers/admin"
-	"snowgate/internal/telemetry"
 	"snowgate/proxy"
 )
 
 // newAdminAPI puts the admin API together.
 func (g *Gateway) newAdminAPI() *admin.API {
 	return &admin.API{
-		Clients:    g.clients,
-		Store:      g.registry,
-		Tokens:     g.tokens,
-		Rules:      g.tokens,
-		Keys:       g.keys,
-		IDs:        g.decoder,
-		RouteTable: g.routeTable,
-		Discovery:  g.shownDiscovery(),
+		Clients:    g.shared.clients,
+		Store:      g.shared.registry,
+		Tokens:     g.shared.tokens,
+		Rules:      g.shared.tokens,
+		Keys:       g.shared.keys,
+		IDs:        &handlers.IDs{Scheme: g.ids.scheme},
+		RouteTable: g.routing.routeTable,
+		Discovery:  g.routing.shownDiscovery(),
 		Health:     g.adminHealth,
 		MaxTTL:     g.cfg.TokenMaxTTL,
-		Now:        g.clock.Time,
+		Now:        g.storage.clock.Time,
 		Log:        g.log,
 	}
-}
-
-// routeTable lists the routes in force for the admin API.
-func (g *Gateway) routeTable() []admin.Route {
-	var list []admin.Route
-	for _, route := range g.router.States() {
-		shown := shownRoute(route.Route)
-		shown.Changed = route.Since.UTC().Format(time.RFC3339)
-		shown.Replicas = shownReplicas(route.Now)
-		list = append(list, shown)
-	}
-	return list
 }
 
 func shownRoute(r *proxy.Route) admin.Route {
@@ -64,29 +52,6 @@ func shownReplicas(states []proxy.ReplicaState) []admin.Replica {
 	return list
 }
 
-// replicaSeries is the state of all replicas, for the metrics.
-func (g *Gateway) replicaSeries() []telemetry.Replica {
-	var list []telemetry.Replica
-	known := make(map[[2]string]int)
-	for _, r := range g.router.AllReplicas() {
-		one := telemetry.Replica{
-			Upstream: r.Upstream, Address: r.Address, Healthy: r.Healthy, InFlight: float64(r.InFlight), Failures: float64(r.Failures),
-		}
-		// Routes that reach the same place by other transports have replicas of their own there.
-		at, double := known[[2]string{r.Upstream, r.Address}]
-		if !double {
-			known[[2]string{r.Upstream, r.Address}] = len(list)
-			list = append(list, one)
-			continue
-		}
-		sum := &list[at]
-		sum.Healthy = sum.Healthy && one.Healthy
-		sum.InFlight += one.InFlight
-		sum.Failures += one.Failures
-	}
-	return list
-}
-
 // adminHealth is the state of this gateway for the admin API.
 func (g *Gateway) adminHealth() admin.Health {
 	redis := g.monitor.Health()
@@ -98,8 +63,8 @@ func (g *Gateway) adminHealth() admin.Health {
 			Reachable: redis.Reachable, RoundTrip: float64(redis.RoundTrip.Microseconds()) / 1000, Policy: redis.EvictionPolicy,
 		},
 		IDs:      g.ids.report(),
-		Revision: g.rules.Revision(),
-		Clients:  g.clients.Len(),
-		Rules:    g.rules.Len(),
+		Revision: g.shared.rules.Revision(),
+		Clients:  g.shared.clients.Len(),
+		Rules:    g.shared.rules.Len(),
 	}
 }

@@ -12,16 +12,16 @@ import (
 // background runs everything that goes on beside the requests, until ctx ends.
 // It returns early only with an error that makes it pointless to go on. What panics begins
 // again after a pause; a panic of begin, without which no token is issued, is such an error.
-func (g *Gateway) background(ctx context.Context, port string) error {
+func (g *Gateway) background(ctx context.Context, port string, rested func() uint64) error {
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context)) {
 		group.Go(func() error { panics.Keep(ctx, panics.Gateway, f); return nil })
 	}
 	run(g.monitor.Run)
 	run(g.watchConfig)
-	run(func(ctx context.Context) { giveBack(ctx, g.rested) })
-	if g.watcher != nil {
-		run(g.watcher.Run)
+	run(func(ctx context.Context) { giveBack(ctx, rested) })
+	if g.routing.watcher != nil {
+		run(g.routing.watcher.Run)
 	}
 	if g.certificate != nil {
 		run(g.certificate.run)
@@ -33,54 +33,26 @@ func (g *Gateway) background(ctx context.Context, port string) error {
 // begin starts what must not start before it is known that the ids of this
 // deployment count time as this gateway does: tag keys and ids.
 func (g *Gateway) begin(ctx context.Context, port string, run func(func(context.Context))) error {
-	if err := g.claimInstallation(ctx); err != nil {
+	if err := g.installation.claim(ctx); err != nil {
 		return err
 	}
-	for g.clock.Sync(ctx) != nil {
+	for g.storage.clock.Sync(ctx) != nil {
 		if !pause(ctx, claimPause) {
 			return nil // asked to stop before Redis was there
 		}
 	}
-	run(g.clock.Run)
-	run(g.keys.Run)
-	run(g.feed.Run)
-	run(g.flushUses)
-	if err := g.refuseClash(ctx); err != nil {
+	run(g.storage.clock.Run)
+	run(g.shared.keys.Run)
+	run(g.shared.feed.Run)
+	run(g.shared.flushUses)
+	if err := g.shared.refuseClash(ctx); err != nil {
 		return err
 	}
-	source, err := workerSource(ctx, g.cfg, g.store, port, g.noticeLease)
-	if err != nil {
+	if err := g.ids.start(ctx, g.storage.store, port); err != nil {
 		return err
 	}
-	generator, err := newGenerator(g.cfg, g.scheme, source, g.clock, g.reportNumber)
-	if err != nil {
-		return err
-	}
-	g.ids.generator.Store(generator)
 	run(g.awaitReady)
-	return g.restore(ctx)
-}
-
-// restore gives a Redis that has lost its data the epoch and the layout back, so
-// that gateways which start later make and read ids as this one does. The rest,
-// tag keys included, is given back by the feed, which notices the loss by itself.
-// It ends with ctx, or when it turns out that no worker number will be had.
-// If another gateway was faster and has recorded something else, noticeProbe
-// tells.
-func (g *Gateway) restore(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-g.refused:
-			return err
-		case <-g.blank:
-		}
-		g.log.Info().Msg("Redis knows nothing of this deployment, it is new or has lost its data: it is told")
-		if err := g.claimInstallation(ctx); err != nil {
-			g.log.Error().Err(err).Msg("another gateway has told Redis something else")
-		}
-	}
+	return g.installation.restore(ctx, g.ids.refused)
 }
 
 // Pauses between looks at something that is about to happen.

@@ -7,45 +7,45 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"snowgate/config"
 	"snowgate/handlers/admin"
+	"snowgate/internal/scope"
 	"snowgate/internal/telemetry"
 	"snowgate/proxy"
 	"snowgate/proxy/docker"
+	"snowgate/request/exchange"
 )
 
 // sourceFile is the source of the routes of the configuration file.
 const sourceFile = "file"
 
 // newWatcher returns what discovers routes, nil if that is not asked for.
-func (g *Gateway) newWatcher() *docker.Watcher {
-	if g.cfg.DockerHost == "" {
+func (r *routing) newWatcher() *docker.Watcher {
+	if r.cfg.DockerHost == "" {
 		return nil
 	}
 	return docker.New(docker.Config{
-		Host:    g.cfg.DockerHost,
-		Read:    g.readLabels,
-		Publish: g.routing.setDiscovered,
-		Log:     g.log,
+		Host:    r.cfg.DockerHost,
+		Read:    r.readLabels,
+		Publish: r.setDiscovered,
+		Log:     r.log,
 	})
 }
 
 // readLabels reads the labels of a container.
-func (g *Gateway) readLabels(name string, labels map[string]string) (docker.Reading, error) {
+func (r *routing) readLabels(name string, labels map[string]string) (docker.Reading, error) {
 	read, err := config.ReadLabels(name, labels)
 	if err != nil {
 		return docker.Reading{}, err
 	}
-	if read.Route.Public && !g.cfg.DockerAllowPublic {
+	if read.Route.Public && !r.cfg.DockerAllowPublic {
 		return docker.Reading{}, fmt.Errorf("%spublic: a label may make a route public only if the gateway has %sDOCKER_ALLOW_PUBLIC=true", config.LabelPrefix, config.Prefix)
 	}
-	if read.Route.PassToken && !g.cfg.DockerAllowPassToken {
+	if read.Route.PassToken && !r.cfg.DockerAllowPassToken {
 		return docker.Reading{}, fmt.Errorf("%spass_token: a label may have a service get the callers' tokens only if the gateway has %sDOCKER_ALLOW_PASS_TOKEN=true", config.LabelPrefix, config.Prefix)
 	}
 	return docker.Reading{
-		Enabled: read.Enabled, Route: routeOf(read.Route, g.cfg.Transport), Scheme: read.Scheme, Port: read.Port, Network: read.Network,
+		Enabled: read.Enabled, Route: routeOf(read.Route, r.cfg.Transport), Scheme: read.Scheme, Port: read.Port, Network: read.Network,
 	}, nil
 }
 
@@ -53,8 +53,9 @@ func (g *Gateway) readLabels(name string, labels map[string]string) (docker.Read
 // file's always count; one that was discovered is left out if it is in the way of
 // another. It is safe for concurrent use.
 type routing struct {
-	router *proxy.Router
-	log    zerolog.Logger
+	*setup
+	router  *proxy.Router
+	watcher *docker.Watcher // nil: no routes are discovered
 
 	mu         sync.Mutex
 	file       *proxy.Table
@@ -68,8 +69,12 @@ type refusedRoute struct {
 	reason string
 }
 
-func newRouting(router *proxy.Router, log zerolog.Logger) *routing {
-	return &routing{router: router, log: log, file: new(proxy.Table)}
+func newRouting(s *setup) *routing {
+	r := &routing{setup: s, router: new(proxy.Router), file: new(proxy.Table)}
+	r.router.Counter = func(route string) exchange.Counter { return s.metrics.Route(route) }
+	r.router.Gone = s.metrics.RouteGone
+	r.watcher = r.newWatcher()
+	return r
 }
 
 // setFile puts the routes of the file in force.
@@ -126,13 +131,13 @@ func (r *routing) refusals() []admin.RefusedRoute {
 
 // shownDiscovery returns what tells the admin API about discovery, nil if there is
 // none.
-func (g *Gateway) shownDiscovery() func() admin.Discovery {
-	if g.watcher == nil {
+func (r *routing) shownDiscovery() func() admin.Discovery {
+	if r.watcher == nil {
 		return nil
 	}
 	return func() admin.Discovery {
-		status := g.watcher.Status()
-		shown := admin.Discovery{Source: docker.Source, Up: status.Up, Changed: rfc3339(status.Changed), Listed: rfc3339(status.Listed), Refused: g.routing.refusals()}
+		status := r.watcher.Status()
+		shown := admin.Discovery{Source: docker.Source, Up: status.Up, Changed: rfc3339(status.Changed), Listed: rfc3339(status.Listed), Refused: r.refusals()}
 		if status.Err != nil {
 			shown.Error = status.Err.Error()
 		}
@@ -154,11 +159,11 @@ func rfc3339(t time.Time) string {
 }
 
 // discoverySeries is the state of discovery, for the metrics.
-func (g *Gateway) discoverySeries() telemetry.Discovery {
-	status := g.watcher.Status()
+func (r *routing) discoverySeries() telemetry.Discovery {
+	status := r.watcher.Status()
 	series := telemetry.Discovery{
 		Up: status.Up, Listed: status.Listed, Lists: float64(status.Lists), Failures: float64(status.Failures), Events: float64(status.Events),
-		Refused: float64(len(g.routing.refusals())), Containers: make(map[string]float64),
+		Refused: float64(len(r.refusals())), Containers: make(map[string]float64),
 	}
 	for _, state := range []docker.State{docker.Serving, docker.Waiting, docker.Rejected} {
 		series.Containers[string(state)] = 0
@@ -167,4 +172,48 @@ func (g *Gateway) discoverySeries() telemetry.Discovery {
 		series.Containers[string(c.State)]++
 	}
 	return series
+}
+
+// scopes returns every scope that a route asks for.
+func (r *routing) scopes() scope.List {
+	var names []string
+	for route := range r.router.Table().All() {
+		names = append(names, route.Requirement.Scope.Names()...)
+	}
+	return scope.Of(names...)
+}
+
+// routeTable lists the routes in force for the admin API.
+func (r *routing) routeTable() []admin.Route {
+	var list []admin.Route
+	for _, route := range r.router.States() {
+		shown := shownRoute(route.Route)
+		shown.Changed = route.Since.UTC().Format(time.RFC3339)
+		shown.Replicas = shownReplicas(route.Now)
+		list = append(list, shown)
+	}
+	return list
+}
+
+// replicaSeries is the state of all replicas, for the metrics.
+func (r *routing) replicaSeries() []telemetry.Replica {
+	var list []telemetry.Replica
+	known := make(map[[2]string]int)
+	for _, replica := range r.router.AllReplicas() {
+		one := telemetry.Replica{
+			Upstream: replica.Upstream, Address: replica.Address, Healthy: replica.Healthy, InFlight: float64(replica.InFlight), Failures: float64(replica.Failures),
+		}
+		// Routes that reach the same place by other transports have replicas of their own there.
+		at, double := known[[2]string{replica.Upstream, replica.Address}]
+		if !double {
+			known[[2]string{replica.Upstream, replica.Address}] = len(list)
+			list = append(list, one)
+			continue
+		}
+		sum := &list[at]
+		sum.Healthy = sum.Healthy && one.Healthy
+		sum.InFlight += one.InFlight
+		sum.Failures += one.Failures
+	}
+	return list
 }

@@ -21,7 +21,7 @@ func TestLabelNamesComeAndGo(t *testing.T) {
 	const names, mostKept, mostPage = 10_000, 2 << 20, 1 << 20
 	g, _, _ := startGateway(t, "", url.URL{Scheme: "http", Host: "127.0.0.1:1"})
 	matched := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	handler := middleware.Observe(middleware.Observation{Log: zerolog.Nop()})(middleware.Canonical()(proxy.Match(g.router)(matched)))
+	handler := middleware.Observe(middleware.Observation{Log: zerolog.Nop()})(middleware.Canonical()(proxy.Match(g.routing.router)(matched)))
 	round := func(i int) {
 		name := fmt.Sprintf("name-%s-%d", strings.Repeat("x", 50), i)
 		address := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}

@@ -24,19 +24,27 @@ func InstallationOf(cfg config.Config) redisstore.Installation {
 	return i
 }
 
-// claim is what is known of the installation in Redis. It is safe for concurrent use.
-type claim struct {
+// installation is what all gateways on one Redis must agree on: what this one is configured with,
+// and how that compares to what Redis has recorded. It is safe for concurrent use.
+type installation struct {
+	*setup
+	store      *redisstore.Store
 	configured redisstore.Installation
+	blank      chan struct{} // Redis has lost what all gateways share
 
 	made  atomic.Bool           // it was found to be ours, or made ours
 	other atomic.Pointer[error] // it is another one since; nil: it is not
+}
+
+func newInstallation(s *setup, store *redisstore.Store) *installation {
+	return &installation{setup: s, store: store, configured: InstallationOf(s.cfg), blank: make(chan struct{}, 1)}
 }
 
 // errUnclaimed is why nothing is decided before the installation was compared.
 var errUnclaimed = fmt.Errorf("%w: epoch, layout and token key have not been compared with those in Redis yet", tokens.ErrUnavailable)
 
 // unfit returns why this gateway must not decide: it would take the tokens of others for forgeries.
-func (c *claim) unfit() error {
+func (c *installation) unfit() error {
 	if !c.made.Load() {
 		return errUnclaimed
 	}
@@ -48,7 +56,7 @@ func (c *claim) unfit() error {
 
 // changed keeps what a probe of Redis found out, nil if all is well, and reports whether that is
 // news.
-func (c *claim) changed(mismatch error) bool {
+func (c *installation) changed(mismatch error) bool {
 	if mismatch == nil {
 		return c.other.Swap(nil) != nil
 	}
@@ -57,30 +65,30 @@ func (c *claim) changed(mismatch error) bool {
 }
 
 // noticeProbe is told of every probe of Redis.
-func (g *Gateway) noticeProbe(h redisstore.Health) {
+func (c *installation) noticeProbe(h redisstore.Health) {
 	if !h.Reachable {
 		return
 	}
 	if h.Blank {
 		select {
-		case g.blank <- struct{}{}:
+		case c.blank <- struct{}{}:
 		default: // it is on its way already
 		}
 	}
-	if g.claim.made.Load() { // before that, claimInstallation compares
-		_ = g.compare(h.Installation) // it is logged
+	if c.made.Load() { // before that, claim compares
+		_ = c.compare(h.Installation) // it is logged
 	}
 }
 
 // compare notes whether what is recorded is what this gateway is configured with; if not, it
 // returns a [*redisstore.MismatchError].
-func (g *Gateway) compare(recorded redisstore.Installation) error {
-	err := g.store.Mismatch(g.claim.configured, recorded)
-	switch news := g.claim.changed(err); {
+func (c *installation) compare(recorded redisstore.Installation) error {
+	err := c.store.Mismatch(c.configured, recorded)
+	switch news := c.changed(err); {
 	case news && err != nil:
-		g.log.Error().Err(wayOut(err)).Msg("the installation in Redis has changed: this gateway is not ready, and answers 503")
+		c.log.Error().Err(wayOut(err)).Msg("the installation in Redis has changed: this gateway is not ready, and answers 503")
 	case news:
-		g.log.Info().Msg("the installation in Redis is the configured one again")
+		c.log.Info().Msg("the installation in Redis is the configured one again")
 	}
 	return err
 }
@@ -90,14 +98,14 @@ func (g *Gateway) compare(recorded redisstore.Installation) error {
 // the rule: it answers 503 then, and 401 is for those who are part of the new one.
 type ruleFollower struct {
 	*tokens.Rules
-	gateway *Gateway
+	installation *installation
 }
 
 // Refresh implements [redisstore.Follower].
 func (f *ruleFollower) Refresh(ctx context.Context, full bool) error {
-	recorded, err := f.gateway.store.Recorded(ctx)
+	recorded, err := f.installation.store.Recorded(ctx)
 	if err == nil {
-		err = f.gateway.compare(recorded)
+		err = f.installation.compare(recorded)
 	}
 	if err != nil {
 		return err
@@ -105,16 +113,16 @@ func (f *ruleFollower) Refresh(ctx context.Context, full bool) error {
 	return f.Rules.Refresh(ctx, full)
 }
 
-// claimInstallation records epoch, layout and token key in Redis or compares them, and does not
+// claim records epoch, layout and token key in Redis or compares them, and does not
 // give up while Redis is away. A difference is an error of whoever configured this gateway.
-func (g *Gateway) claimInstallation(ctx context.Context) error {
+func (c *installation) claim(ctx context.Context) error {
 	for {
-		err := g.store.Claim(ctx, g.claim.configured)
+		err := c.store.Claim(ctx, c.configured)
 		if _, mismatch := errors.AsType[*redisstore.MismatchError](err); mismatch {
 			return &ConfigError{wayOut(err)}
 		}
 		if err == nil {
-			g.claim.made.Store(true)
+			c.made.Store(true)
 			return nil
 		}
 		if !pause(ctx, claimPause) {
@@ -145,4 +153,26 @@ func wayOut(err error) error {
 		}
 	}
 	return fmt.Errorf("%w; give this gateway %s, or change the whole installation with snowgate ids rebase", err, strings.Join(set, " and "))
+}
+
+// restore gives a Redis that has lost its data the epoch and the layout back, so
+// that gateways which start later make and read ids as this one does. The rest,
+// tag keys included, is given back by the feed, which notices the loss by itself.
+// It ends with ctx, or with what comes out of refused: why no worker number will be had.
+// If another gateway was faster and has recorded something else, noticeProbe
+// tells.
+func (c *installation) restore(ctx context.Context, refused <-chan error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-refused:
+			return err
+		case <-c.blank:
+		}
+		c.log.Info().Msg("Redis knows nothing of this deployment, it is new or has lost its data: it is told")
+		if err := c.claim(ctx); err != nil {
+			c.log.Error().Err(err).Msg("another gateway has told Redis something else")
+		}
+	}
 }

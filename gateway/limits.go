@@ -3,6 +3,7 @@ package gateway
 import (
 	"snowgate/limit"
 	"snowgate/limit/redislimit"
+	"snowgate/tokens/redisstore"
 )
 
 // limits are what keeps one caller from using up what is there for all.
@@ -13,22 +14,27 @@ type limits struct {
 	routes   *redislimit.Limiter  // of requests that are forwarded, per route and client
 }
 
-func (g *Gateway) newLimits() *limits {
-	series := g.metrics.NewLimits()
+func newLimits(s *setup, store *redisstore.Store) *limits {
+	series := s.metrics.NewLimits()
 	observe := func(kind limit.Kind, allowed bool) { series.Decided(string(kind), allowed) }
 	return &limits{
 		failures: limit.NewFailures(limit.FailuresConfig{
-			PerClient: g.cfg.FailedAuthRate.Rate, PerAddress: g.cfg.FailedAuthAddressRate.Rate, Observe: observe,
+			PerClient: s.cfg.FailedAuthRate.Rate, PerAddress: s.cfg.FailedAuthAddressRate.Rate, Observe: observe,
 		}),
-		unknown: limit.NewUnknownTokens(g.cfg.UnknownTokenRate.Rate, 0, nil, observe),
+		unknown: limit.NewUnknownTokens(s.cfg.UnknownTokenRate.Rate, 0, nil, observe),
 		rates: redislimit.New(redislimit.Config{
-			Redis: g.store.Client(), Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout,
+			Redis: store.Client(), Prefix: s.cfg.KeyPrefix, Timeout: s.cfg.StoreTimeout,
 			Observe: observe, Fallback: series.FellBack,
 		}),
 		routes: redislimit.New(redislimit.Config{
-			Redis: g.store.Client(), Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout,
+			Redis: store.Client(), Prefix: s.cfg.KeyPrefix, Timeout: s.cfg.StoreTimeout,
 			Observe:  func(_ limit.Kind, allowed bool) { observe(limit.RouteRate, allowed) },
 			Fallback: series.FellBack,
 		}),
 	}
+}
+
+func (l *limits) close() {
+	l.rates.Close()
+	l.routes.Close()
 }

@@ -74,23 +74,23 @@ func (w *numberWatch) since(success time.Time) error {
 }
 
 // noticeLease is told what happens to the worker number in Redis.
-func (g *Gateway) noticeLease(e redislease.Event) {
+func (g *ids) noticeLease(e redislease.Event) {
 	if e.Kind == redislease.EventAcquired {
-		g.ids.number.acquired()
+		g.number.acquired()
 	}
 	logLease(g.log, e)
 }
 
 // reportNumber is told every failure of the generator's heartbeat. A gateway that never had a
 // number, and will not get one as it is configured, does not start.
-func (g *Gateway) reportNumber(err error) {
+func (g *ids) reportNumber(err error) {
 	reportIDs(g.log, err)
-	h, started := g.ids.health()
-	g.ids.number.failed(time.Now(), err, started && h.Held)
+	h, started := g.health()
+	g.number.failed(time.Now(), err, started && h.Held)
 	if started && !h.Heartbeat.IsZero() {
 		return
 	}
-	if reason := g.ids.number.hopeless(g.cfg, err); reason != nil {
+	if reason := g.number.hopeless(g.cfg, err); reason != nil {
 		select {
 		case g.refused <- &ConfigError{reason}:
 		default: // it has been told
@@ -180,24 +180,24 @@ func (g *Gateway) readiness() handlers.Readiness {
 	}
 	missing("draining", g.drainer.Draining())
 	missing("redis", !g.monitor.Health().Reachable)
-	missing("tag keys", !g.keys.Loaded())
-	missing("revocation rules", !g.confirmed())
-	missing("epoch", !g.claim.made.Load() || g.ids.generator.Load() == nil)
-	if other := g.claim.other.Load(); other != nil {
+	missing("tag keys", !g.shared.keys.Loaded())
+	missing("revocation rules", !g.shared.confirmed())
+	missing("epoch", !g.installation.made.Load() || g.ids.generator.Load() == nil)
+	if other := g.installation.other.Load(); other != nil {
 		missing("installation: "+(*other).Error(), true)
 	}
-	missing("routes from Docker", g.watcher != nil && !g.watcher.Settled())
+	missing("routes from Docker", g.routing.watcher != nil && !g.routing.watcher.Settled())
 
 	h, started := g.ids.health()
-	c.ids, c.once = h, g.whole.Load()
+	c.ids, c.once = h, g.ids.whole.Load()
 	c.trouble, c.lost = g.ids.number.since(h.Heartbeat), g.ids.number.lostFor(time.Now())
 	if started && h.Held {
-		worker := g.scheme.Layout().WorkerIndex(h.Worker)
+		worker := g.ids.scheme.Layout().WorkerIndex(h.Worker)
 		c.worker = &worker
 	}
 	state := c.readiness()
 	if state.Issuing.Ready && !c.once {
-		g.whole.Store(true)
+		g.ids.whole.Store(true)
 	}
 	return state
 }

@@ -17,7 +17,7 @@ import (
 const flushPause = time.Minute
 
 // openRegistry connects the clients to those that Redis keeps.
-func (g *Gateway) openRegistry() {
+func (g *shared) openRegistry() {
 	g.clients.Follow(g.confirmed, func(id string) {
 		g.log.Error().Str("client", id).Msg("the registry has a client that is configured, too: the configured one counts; delete the other")
 	})
@@ -28,7 +28,7 @@ func (g *Gateway) openRegistry() {
 }
 
 // configuredClients are the clients of the file and of the environment.
-func (g *Gateway) configuredClients(file config.File) ([]clients.Client, error) {
+func (g *shared) configuredClients(file config.File) ([]clients.Client, error) {
 	secret := g.cfg.AdminClientSecret
 	if !secret.IsSet() {
 		return file.Clients, nil
@@ -43,7 +43,7 @@ func (g *Gateway) configuredClients(file config.File) ([]clients.Client, error) 
 // refuseClash waits until the clients of the registry are known, and returns an
 // error if one of them is configured, too. Later, a file with such a client is
 // not put in force.
-func (g *Gateway) refuseClash(ctx context.Context) error {
+func (g *shared) refuseClash(ctx context.Context) error {
 	for !g.feed.Ready() {
 		if !pause(ctx, readyPause) {
 			return nil
@@ -68,21 +68,21 @@ func (g *Gateway) refuseClash(ctx context.Context) error {
 // any more.
 type clientFollower struct {
 	*redisclients.Store
-	gateway *Gateway
-	seen    atomic.Uint64 // version of the registry that was acted on
+	shared *shared
+	seen   atomic.Uint64 // version of the registry that was acted on
 }
 
 // Refresh implements [redisstore.Follower].
 func (f *clientFollower) Refresh(ctx context.Context, full bool) error {
 	err := f.Store.Refresh(ctx, full)
-	if version := f.gateway.clients.Version(); f.seen.Swap(version) != version {
-		f.gateway.tokens.ClientsChanged()
+	if version := f.shared.clients.Version(); f.seen.Swap(version) != version {
+		f.shared.tokens.ClientsChanged()
 	}
 	return err
 }
 
 // flushUses writes down every minute when which secret was used last.
-func (g *Gateway) flushUses(ctx context.Context) {
+func (g *shared) flushUses(ctx context.Context) {
 	for pause(ctx, flushPause) {
 		if err := g.registry.Flush(ctx); err != nil && ctx.Err() == nil {
 			g.log.Debug().Err(err).Msg("the last uses of client secrets are not written down yet")

@@ -25,15 +25,15 @@ func (g *Gateway) apply(file config.File) error {
 	if err != nil {
 		return err
 	}
-	configured, err := g.configuredClients(file)
+	configured, err := g.shared.configuredClients(file)
 	if err != nil {
 		return err
 	}
-	if err := g.clients.ReplaceFile(configured); err != nil {
+	if err := g.shared.clients.ReplaceFile(configured); err != nil {
 		return err
 	}
 	g.routing.setFile(table)
-	g.tokens.ClientsChanged()
+	g.shared.tokens.ClientsChanged()
 	return nil
 }
 

@@ -44,9 +44,9 @@ func (g *Gateway) publicHandler(forward http.Handler) http.Handler {
 	own := g.ownEndpoints()
 	// Everything else belongs to the routes, whatever the method is.
 	routes := chi.Chain(
-		proxy.Match(g.router),
+		proxy.Match(g.routing.router),
 		proxy.CrossOrigin(),
-		middleware.Authenticate(g.tokens, g.challenge, proxy.Requirement),
+		middleware.Authenticate(g.shared.tokens, g.endpoints.challenge, proxy.Requirement),
 	).Handler(forward)
 
 	return chi.Chain(
@@ -73,13 +73,13 @@ func (g *Gateway) ownEndpoints() http.Handler {
 	r.Group(func(r chi.Router) {
 		r.Use(endpoint)
 		own := chi.Chain(middleware.LimitBody(formSize, formTime))
-		r.Handle(handlers.TokenPath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Token)))
-		r.Handle(handlers.IntrospectPath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Introspect)))
-		r.Handle(handlers.RevokePath, own.Handler(problem.OAuthHandlerFunc(g.oauth.Revoke)))
-		r.Handle(handlers.ServerMetadataPath+g.metadata.Suffix(), problem.HandlerFunc(g.metadata.Server))
-		r.Handle(handlers.ResourceMetadataPath+g.metadata.Suffix(), problem.HandlerFunc(g.metadata.Resource))
-		r.Handle("/livez", problem.HandlerFunc(g.health.Live))
-		r.Handle("/readyz", problem.HandlerFunc(g.health.Ready))
+		r.Handle(handlers.TokenPath, own.Handler(problem.OAuthHandlerFunc(g.endpoints.oauth.Token)))
+		r.Handle(handlers.IntrospectPath, own.Handler(problem.OAuthHandlerFunc(g.endpoints.oauth.Introspect)))
+		r.Handle(handlers.RevokePath, own.Handler(problem.OAuthHandlerFunc(g.endpoints.oauth.Revoke)))
+		r.Handle(handlers.ServerMetadataPath+g.endpoints.metadata.Suffix(), problem.HandlerFunc(g.endpoints.metadata.Server))
+		r.Handle(handlers.ResourceMetadataPath+g.endpoints.metadata.Suffix(), problem.HandlerFunc(g.endpoints.metadata.Resource))
+		r.Handle("/livez", problem.HandlerFunc(g.endpoints.health.Live))
+		r.Handle("/readyz", problem.HandlerFunc(g.endpoints.health.Ready))
 		r.Handle(forwardAuthPath, g.forwardAuth())
 		for _, path := range ownPaths {
 			r.Handle(path+"/*", problem.HandlerFunc(notFound))
@@ -103,8 +103,8 @@ func (g *Gateway) ownEndpoints() http.Handler {
 func (g *Gateway) forwardAuth() http.Handler {
 	return chi.Chain(
 		middleware.ForwardAuth(),
-		proxy.MatchForwardAuth(g.router),
-		middleware.Authenticate(g.tokens, g.challenge, proxy.Requirement),
+		proxy.MatchForwardAuth(g.routing.router),
+		middleware.Authenticate(g.shared.tokens, g.endpoints.challenge, proxy.Requirement),
 	).HandlerFunc(proxy.Verdict)
 }
 
@@ -139,17 +139,17 @@ func (g *Gateway) adminHandler() http.Handler {
 	r.Group(func(r chi.Router) {
 		r.Use(endpoint)
 		r.Handle("/metrics", quiet(g.metrics.Handler()))
-		r.Handle("/livez", problem.HandlerFunc(g.health.Live))
-		r.Handle("/readyz", problem.HandlerFunc(g.health.Ready))
+		r.Handle("/livez", problem.HandlerFunc(g.endpoints.health.Live))
+		r.Handle("/readyz", problem.HandlerFunc(g.endpoints.health.Ready))
 		r.Handle("/*", problem.HandlerFunc(notFound))
 		r.Group(func(r chi.Router) {
 			r.Use(
 				middleware.Canonical(),
 				middleware.NoEncodedSlash(),
-				middleware.Authenticate(g.tokens, g.challenge, adminOnly),
+				middleware.Authenticate(g.shared.tokens, g.endpoints.challenge, adminOnly),
 				middleware.LimitBody(documentSize, formTime),
 			)
-			g.admin.Routes(r)
+			g.endpoints.admin.Routes(r)
 		})
 	})
 	return r

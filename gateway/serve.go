@@ -45,8 +45,7 @@ func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) err
 	streams, cutStreams := context.WithCancelCause(work)
 	defer cutStreams(nil)
 	patient := newPatientListener(public)
-	g.rested = patient.rest.Count
-	publicServer := g.newServer(streams, "public", g.publicHandler(g.forwarder))
+	publicServer := g.newServer(streams, "public", g.publicHandler(g.endpoints.forwarder))
 	g.speak(publicServer)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
 	g.announce(public, admin)
@@ -64,7 +63,7 @@ func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) err
 	go func() {
 		defer close(done)
 		defer panics.Catch(panics.Gateway, fall)
-		if err := g.background(work, portOf(public)); err != nil {
+		if err := g.background(work, portOf(public), patient.rest.Count); err != nil {
 			failed <- err
 		}
 	}()
@@ -123,7 +122,7 @@ func (g *Gateway) announce(public, admin *net.TCPListener) {
 		line.Str("admin_listen", admin.Addr().String())
 	}
 	line.Msg("snowgate starts")
-	if g.embedded != nil {
+	if g.storage.embedded != nil {
 		g.log.Warn().Msg("SNOWGATE_REDIS_URL is not set: tokens are kept in this process only and are gone when it ends; this is for trying out")
 	}
 	if g.cfg.ConfigFile == "" && len(g.cfg.File.Clients) == 0 {
@@ -187,7 +186,7 @@ func (g *Gateway) awaitCut() {
 func (g *Gateway) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.StoreTimeout)
 	defer cancel()
-	if err := g.registry.Flush(ctx); err != nil {
+	if err := g.shared.registry.Flush(ctx); err != nil {
 		g.log.Debug().Err(err).Msg("the last uses of client secrets are not written down")
 	}
 	if err := g.ids.close(ctx); err != nil {

@@ -4,24 +4,87 @@ import (
 	"math"
 	"time"
 
+	"snowgate/clients"
+	"snowgate/clients/redisclients"
+	"snowgate/idgen"
+	"snowgate/idgen/redislease"
 	"snowgate/internal/telemetry"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"
 )
 
-// newRules returns the revocation rules, which the feed keeps current.
-func (g *Gateway) newRules() *tokens.Rules {
-	return tokens.NewRules(tokens.RulesConfig{Store: g.store, Longest: g.cfg.TokenMaxTTL, Now: g.clock.Time})
+// shared is what all gateways of a deployment share, as this one knows it: clients, revocation rules
+// and tag keys, the feed that keeps them current, and the token service that decides by them. It is
+// safe for concurrent use.
+type shared struct {
+	*setup
+	store    *redisstore.Store
+	clock    *redislease.Clock
+	clients  *clients.Registry
+	registry *redisclients.Store
+	rules    *tokens.Rules
+	keys     *tokens.Keyring
+	feed     *redisstore.Feed
+	tokens   *tokens.Service
 }
 
-// newFeed returns what keeps this gateway's copies of what all gateways share
-// current. It is put together last, because it tells everybody else.
-func (g *Gateway) newFeed() *redisstore.Feed {
-	return g.store.Feed(redisstore.FeedConfig{
+// newShared connects the copies of what is shared. Whether this gateway may decide is asked of fit.
+func newShared(s *setup, r *storage, made *ids, fit *installation, unknown tokens.UnknownLimiter) *shared {
+	g := &shared{setup: s, store: r.store, clock: r.clock, clients: clients.NewRegistry(s.cfg.TokenTTL)}
+	g.feed = r.store.Feed(redisstore.FeedConfig{})
+	g.openRegistry()
+	g.rules = tokens.NewRules(tokens.RulesConfig{Store: g.store, Longest: g.cfg.TokenMaxTTL, Now: g.clock.Time})
+	g.keys = g.newKeyring()
+	g.tokens = g.newTokenService(made, fit, unknown)
+	g.follow(fit)
+	return g
+}
+
+func (g *shared) newKeyring() *tokens.Keyring {
+	if g.cfg.TokenKey.IsSet() {
+		return tokens.FixedKeyring(tokens.Key(g.cfg.TokenKey.Bytes()))
+	}
+	return tokens.NewKeyring(tokens.KeyringConfig{
+		Store: g.store, Now: g.clock.Time, Longest: g.rules.Longest, Report: g.reportKeys,
+	})
+}
+
+func (g *shared) newTokenService(made *ids, fit *installation, unknown tokens.UnknownLimiter) *tokens.Service {
+	return tokens.NewService(tokens.Config{
+		Store:    g.store,
+		Scanner:  g.store,
+		Keys:     g.keys,
+		IDs:      made,
+		MintTime: made.scheme.Time,
+		Worker:   tokens.WorkerOf(made.scheme),
+		Now:      g.clock.Time,
+		Timeout:  g.cfg.StoreTimeout,
+		Unfit:    fit.unfit,
+
+		Rules:        g.rules,
+		Confirmed:    g.feed.Confirmed,
+		Clients:      g.clients,
+		CacheTTL:     g.cfg.CacheTTL,
+		CacheSize:    g.cfg.CacheSize,
+		FailStatic:   g.cfg.FailStatic,
+		OnFailStatic: g.reportFailStatic,
+		Unknown:      unknown,
+
+		Observer:  g.metrics,
+		Decisions: g.metrics,
+		DuplicateID: func(id idgen.ID) {
+			g.log.Error().Stringer("token_id", id).Msg("an id was issued twice: two generators work under one worker number")
+		},
+	})
+}
+
+// follow makes the feed keep everything here current.
+func (g *shared) follow(fit *installation) {
+	g.feed.Follow(redisstore.FeedConfig{
 		Followers: map[string]redisstore.Follower{
-			redisstore.PushRules:  &ruleFollower{Rules: g.rules, gateway: g},
+			redisstore.PushRules:  &ruleFollower{Rules: g.rules, installation: fit},
 			redisstore.PushKeys:   g.keys,
-			redisstore.PushClient: &clientFollower{Store: g.registry, gateway: g},
+			redisstore.PushClient: &clientFollower{Store: g.registry, shared: g},
 		},
 		OnToken: g.tokens.Dropped,
 		OnGap: func() {
@@ -38,7 +101,7 @@ func (g *Gateway) newFeed() *redisstore.Feed {
 
 // reportSubscription is told when messages about revocations begin to come in,
 // and when they do not any more.
-func (g *Gateway) reportSubscription(err error) {
+func (g *shared) reportSubscription(err error) {
 	g.metrics.Subscribed(err == nil)
 	g.tokens.PushesLost(err != nil)
 	if err != nil {
@@ -50,7 +113,7 @@ func (g *Gateway) reportSubscription(err error) {
 
 // reportRules is told when what is shared cannot be confirmed any more, and when
 // it can again.
-func (g *Gateway) reportRules(err error) {
+func (g *shared) reportRules(err error) {
 	if err != nil {
 		g.log.Warn().Err(err).Msg("the revocation rules cannot be confirmed: beyond the bound requests that need them are answered with 503")
 		return
@@ -59,7 +122,7 @@ func (g *Gateway) reportRules(err error) {
 }
 
 // reportFailStatic is told when tokens begin to be served without Redis.
-func (g *Gateway) reportFailStatic(active bool) {
+func (g *shared) reportFailStatic(active bool) {
 	g.metrics.FailStatic(active)
 	if active {
 		g.log.Warn().Dur("for", g.cfg.FailStatic).Msg("Redis cannot be asked: cached tokens are served without it (SNOWGATE_FAIL_STATIC)")
@@ -70,13 +133,13 @@ func (g *Gateway) reportFailStatic(active bool) {
 
 // confirmed tells whether what is shared was known to be current within the
 // bound.
-func (g *Gateway) confirmed() bool {
+func (g *shared) confirmed() bool {
 	at, ok := g.feed.Confirmed()
 	return ok && time.Since(at) <= g.tokens.Bound()
 }
 
 // sharedSeries is the state of what is shared, for the metrics.
-func (g *Gateway) sharedSeries() telemetry.Shared {
+func (g *shared) sharedSeries() telemetry.Shared {
 	stats := g.tokens.Stats()
 	age := math.Inf(1)
 	if at, ok := g.feed.Confirmed(); ok {
@@ -88,9 +151,22 @@ func (g *Gateway) sharedSeries() telemetry.Shared {
 }
 
 // watch registers a stream under its token, see tokens.Service.Watch.
-func (g *Gateway) watch(t *tokens.Token, required tokens.Requirement, cut func(error)) (stop func()) {
+func (g *shared) watch(t *tokens.Token, required tokens.Requirement, cut func(error)) (stop func()) {
 	return g.tokens.Watch(t, required, func(reason error) {
 		g.metrics.StreamCut(tokens.Reason(reason))
 		cut(reason)
 	})
 }
+
+// reportKeys logs when reading the tag keys begins to fail, and when it works
+// again.
+func (g *shared) reportKeys(err error) {
+	if err != nil {
+		g.log.Warn().Err(err).Msg("the tag keys cannot be read")
+		return
+	}
+	g.log.Info().Msg("the tag keys are read")
+}
+
+// close ends what waits on behalf of tokens.
+func (g *shared) close() { g.tokens.Close() }

@@ -26,11 +26,44 @@ import (
 // own address on the way there.
 const lookupTimeout = 2 * time.Second
 
-// ids makes the ids of tokens, as soon as there is a generator.
+// ids makes the ids of tokens, as soon as there is a generator. It owns the worker number. It is safe
+// for concurrent use.
 type ids struct {
+	*setup
+	scheme    idgen.Scheme
 	generator atomic.Pointer[idgen.Generator]
 	number    numberWatch
-	why       func(error) error // what to say of an error of the generator
+	refused   chan error  // why no worker number will be had: the gateway does not start
+	whole     atomic.Bool // tokens could be issued at least once
+	clock     *redislease.Clock
+}
+
+func newIDs(s *setup, clock *redislease.Clock) (*ids, error) {
+	scheme, err := idgen.NewScheme(s.cfg.IDLayout, s.cfg.Epoch)
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	return &ids{setup: s, scheme: scheme, clock: clock, refused: make(chan error, 1)}, nil
+}
+
+// start takes a worker number in the background and makes ids from then on. port is that of the
+// public listener, by which other gateways tell this one from another on the same host.
+func (g *ids) start(ctx context.Context, store *redisstore.Store, port string) error {
+	source, err := workerSource(ctx, g.cfg, store, port, g.noticeLease)
+	if err != nil {
+		return err
+	}
+	generator, err := newGenerator(g.cfg, g.scheme, source, g.clock, g.reportNumber)
+	if err != nil {
+		return err
+	}
+	g.generator.Store(generator)
+	return nil
+}
+
+// explain adds to an error of the generator what to say of it.
+func (g *ids) explain(err error) error {
+	return whyNoID(err, hostTime().Sub(g.clock.Time()), g.cfg.IDClock == config.ClockHost)
 }
 
 // errNoGenerator is why nothing can be issued before the epoch is confirmed.
@@ -44,7 +77,7 @@ func (g *ids) Next(ctx context.Context) (idgen.ID, error) {
 	}
 	id, err := generator.NextContext(ctx)
 	if err != nil {
-		return 0, g.why(err)
+		return 0, g.explain(err)
 	}
 	return id, nil
 }
@@ -56,7 +89,7 @@ func (g *ids) health() (h idgen.Health, ok bool) {
 		return idgen.Health{Err: errNoGenerator}, false
 	}
 	if h = generator.Health(); h.Err != nil {
-		h.Err = g.why(h.Err)
+		h.Err = g.explain(h.Err)
 	}
 	return h, true
 }

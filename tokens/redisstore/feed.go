@@ -114,11 +114,18 @@ type version struct {
 
 // Feed returns a feed of s that nothing runs yet.
 func (s *Store) Feed(cfg FeedConfig) *Feed {
-	f := &Feed{store: s, cfg: cfg.withDefaults(), workers: make(map[string]*worker), wake: make(chan struct{}, 1)}
+	f := &Feed{store: s, wake: make(chan struct{}, 1)}
+	f.Follow(cfg)
+	return f
+}
+
+// Follow has f keep the followers of cfg current, in place of those it had. It must not be called
+// once f runs. Followers that need f themselves are made after it, and handed over here.
+func (f *Feed) Follow(cfg FeedConfig) {
+	f.cfg, f.workers = cfg.withDefaults(), make(map[string]*worker)
 	for kind, follower := range cfg.Followers {
 		f.workers[kind] = newWorker(kind, follower)
 	}
-	return f
 }
 
 // Run keeps the followers current until ctx ends. When it returns, no goroutine

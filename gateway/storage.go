@@ -1,0 +1,64 @@
+package gateway
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/idgen/redislease"
+	"snowgate/tokens/redisstore"
+	"snowgate/tokens/redisstore/embedded"
+)
+
+// storage is the Redis of a gateway: the connection, the probe of it, and the clock that follows
+// its TIME. It is safe for concurrent use.
+type storage struct {
+	*setup
+	embedded *embedded.Server // nil with a Redis of its own
+	store    *redisstore.Store
+	clock    *redislease.Clock
+}
+
+// openStorage opens the configured Redis, or starts the embedded one.
+func openStorage(s *setup) (*storage, error) {
+	redis.SetLogger(redisLog{s.log})
+	r := &storage{setup: s}
+	address := s.cfg.RedisURL.Reveal()
+	if address == "" {
+		server, err := embedded.Start()
+		if err != nil {
+			return nil, err
+		}
+		r.embedded, address = server, server.URL()
+	}
+	store, err := redisstore.Open(redisstore.Options{
+		URL: address, Prefix: s.cfg.KeyPrefix, Timeout: s.cfg.StoreTimeout, Observe: s.metrics.RedisCall,
+		WaitReplicas: s.cfg.WaitReplicas, WaitTimeout: s.cfg.WaitTimeout,
+	})
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	r.store, r.clock = store, redislease.NewClock(store.Client(), s.cfg.KeyPrefix)
+	return r, nil
+}
+
+// report logs how Redis is doing when that changes.
+func (r *storage) report(h redisstore.Health) {
+	if !h.Reachable {
+		r.log.Error().Err(h.Err).Str("kind", h.Kind).Msg("Redis cannot be used: requests that need it are answered with 503")
+		return
+	}
+	r.log.Info().Dur("round_trip", h.RoundTrip).Msg("Redis is reachable")
+	if h.Evicts() {
+		r.log.Warn().Str("maxmemory_policy", h.EvictionPolicy).
+			Msg("Redis throws keys away when it is full, and live tokens with them: set maxmemory-policy noeviction")
+	}
+}
+
+// close ends the connections, and the embedded Redis.
+func (r *storage) close() {
+	if err := r.store.Close(); err != nil {
+		r.log.Debug().Err(err).Msg("closing Redis")
+	}
+	if r.embedded != nil {
+		r.embedded.Close()
+	}
+}
