@@ -38,6 +38,7 @@ type client struct {
 	side, address string
 	conn          net.Conn
 	in            *bufio.Reader
+	used          bool // requests were sent on conn
 }
 
 // hold holds a conversation.
@@ -70,7 +71,7 @@ func (c *client) send(plays []*play) {
 				plays[0].outcome = outcome{end: fmt.Sprint("cannot connect: ", err)}
 				return
 			}
-			c.conn, c.in = conn, bufio.NewReader(conn)
+			c.conn, c.in, c.used = conn, bufio.NewReader(conn), false
 		}
 		_ = c.conn.SetDeadline(time.Now().Add(patience))
 		done := c.exchange(plays)
@@ -96,7 +97,8 @@ func (c *client) exchange(plays []*play) (done int) {
 	var writing sync.WaitGroup
 	conn := c.conn
 	writing.Go(func() {
-		for _, p := range plays {
+		for i, p := range plays {
+			p.again = c.used || i > 0
 			if err := p.ask(conn, proceed); err != nil {
 				if p.request.abortAt >= 0 {
 					hangUp(conn, p.request.reset)
@@ -104,23 +106,27 @@ func (c *client) exchange(plays []*play) (done int) {
 				return
 			}
 		}
+		if fault := plays[len(plays)-1].wrongRequest; fault != nil && fault.ends {
+			_ = conn.(*net.TCPConn).CloseWrite()
+		}
 	})
 	release := sync.OnceFunc(func() { close(proceed) })
 	for _, p := range plays {
 		done++
 		p.outcome = c.read(p, release)
-		if o := &p.outcome; o.end != whole && o.end != own || o.closes || p.upgrade || p.old {
+		if o := &p.outcome; o.end != whole && o.end != own || p.ends() {
 			break
 		}
 	}
 	release()
+	c.used = true
 	// After an early response with full duplex, net/http's server may leave its connection unusable.
 	last := plays[done-1]
 	tired := c.side == "b" && last.request.size > 0 && (last.early() || last.expect || last.status > 299)
 	if tired {
 		defer c.hangUp()
 	}
-	if p := plays[done-1]; p.outcome.closes || p.upgrade || p.old || p.outcome.end != whole && p.outcome.end != own {
+	if p := plays[done-1]; p.ends() || p.outcome.end != whole && p.outcome.end != own {
 		if p.outcome.end == whole && p.outcome.closes && p.early() {
 			writing.Wait() // goes on to send what the service may want
 		}
@@ -130,10 +136,15 @@ func (c *client) exchange(plays []*play) (done int) {
 	return done
 }
 
+// ends reports whether the connection ends with the exchange.
+func (p *play) ends() bool {
+	return p.outcome.closes || p.upgrade || p.old || p.wrong() != nil || p.outcome.status == http.StatusSwitchingProtocols
+}
+
 // ask writes the request.
 func (p *play) ask(conn net.Conn, proceed <-chan struct{}) error {
 	m := &p.request
-	wire := bytes.Replace(m.wire, []byte(p.mark("a")), []byte(p.mark(p.side)), 1)
+	wire := bytes.Replace(m.wire, []byte(p.mark("a")), []byte(p.mark(p.side)), 2) // one that hides in it has a mark as well
 	// The proxy of net/http loses what comes together with the handshake: it reads on from the
 	// connection, and not from what was read ahead. Only ours is tried with that.
 	waits := p.expect || p.upgrade && (p.side == "b" || !p.ahead)
@@ -144,7 +155,8 @@ func (p *play) ask(conn net.Conn, proceed <-chan struct{}) error {
 		return err
 	}
 	<-proceed
-	if p.refuses && p.side != "b" { // that of net/http wants the body nevertheless; see guardedBody
+	// The transport of net/http wants the body nevertheless; see guardedBody.
+	if p.refuses && (p.side != "b" || oneOf(p.lane, h2, h2c)) {
 		return errAborted
 	}
 	return m.write(conn, wire, m.head, len(wire), p.serviceHas.pause)

@@ -52,8 +52,13 @@ func compare(e *exchange, ours, theirs *record) []difference {
 		if a.end == own && b.end == own {
 			l.add("status of its own", a.status, b.status)
 		}
-		l.compareArrivals(e, ours, theirs)
+		if e.wrongRequest == nil { // else the service gets as much of it as the proxy has sent by then
+			l.compareArrivals(e, ours, theirs)
+		}
 		return l
+	}
+	if e.switches && a.status != b.status {
+		return append(l, difference{"switched", fmt.Sprint(a.status), fmt.Sprint(b.status)})
 	}
 	l.add("status", a.status, b.status)
 	l.add("interim responses", strings.Join(a.interims, "\n"), strings.Join(b.interims, "\n"))
@@ -69,6 +74,10 @@ func compare(e *exchange, ours, theirs *record) []difference {
 // was reset, what it had sent may be lost.
 func (o *outcome) class(e *exchange) string {
 	switch {
+	case (e.odd != "" || e.wrongRequest != nil) && o.end != whole && o.end != hung:
+		return "refused" // the server of both closes the connection with bytes left to be read, which is a reset
+	case e.wrongAnswer != nil && o.end == closed: // what was kept back of the response is not sent
+		return broke
 	case e.answer.reset && e.answer.abortAt >= 0 && o.end != whole && o.end != hung,
 		o.end == closed && o.status == 0 && e.answer.abortAt >= e.answer.head:
 		return broke
@@ -96,6 +105,12 @@ func (l *differences) compareArrivals(e *exchange, ours, theirs *record) {
 func absolute(e *exchange, r *record) (faults []string) {
 	o := &r.outcome
 	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if fault := e.wrong(); fault != nil {
+		return absoluteOfWrong(e, r)
+	}
+	if said := o.header.Get("X-Answer"); said != "" && said != e.text() {
+		add("the response is that of exchange %q", said)
+	}
 	if o.body != nil && o.body.fault != "" {
 		add("response: %s", o.body.fault)
 	}
@@ -118,6 +133,29 @@ func absolute(e *exchange, r *record) (faults []string) {
 	}
 	if !slices.Contains([]string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}, e.method) && len(r.arrivals) > 1 {
 		add("a %s was sent %d times", e.method, len(r.arrivals))
+	}
+	return faults
+}
+
+// absoluteOfWrong is the same for malformed messages.
+func absoluteOfWrong(e *exchange, r *record) (faults []string) {
+	o := &r.outcome
+	if o.end == hung {
+		faults = append(faults, "the client waits in vain")
+	}
+	if o.header.Get("X-Answer") == "smuggled" {
+		faults = append(faults, "the client gets the response that was hidden in another one")
+	}
+	if e.wrongAnswer != nil && e.wrongAnswer.refused && o.end == whole {
+		faults = append(faults, "the malformed response comes through as a whole one")
+	}
+	for _, a := range r.arrivals {
+		if e.wrongRequest != nil && e.wrongRequest.refused && a.end == whole {
+			faults = append(faults, "the malformed request comes through as a whole one")
+		}
+		if a.end == hung {
+			faults = append(faults, "the service waits in vain for the rest of the request")
+		}
 	}
 	return faults
 }

@@ -112,6 +112,9 @@ func (m *message) bodyBefore(at int) int {
 // slice decides where the writes are cut.
 func (m *message) slice(r *rand.Rand) {
 	n := len(m.wire)
+	if n == 0 {
+		return
+	}
 	add := func(at int, pause bool) {
 		if at > 0 && at < n {
 			m.cuts = append(m.cuts, cut{at, pause})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,7 @@ import (
 const (
 	calm     = "calm"     // keeps its connections
 	restless = "restless" // closes them without saying so; requests are safe and have no body
+	crooked  = "crooked"  // gives malformed responses; requests are as for restless
 	tunnels  = "tunnels"  // takes WebSockets
 	h2c      = "h2c"
 	h2       = "h2" // with TLS
@@ -39,6 +41,10 @@ type exchange struct {
 	ahead   bool // the client does not wait for the service to switch protocols
 	follows bool // sent together with the request before
 
+	switches                  bool   // the service takes an upgrade whose request has a body, if it is asked for one
+	standard                  bool   // by the gateway with net/http's transport
+	wrongRequest, wrongAnswer *fault // malformed framing
+
 	request  message
 	interims []*message
 	codes    []int // of the interim responses
@@ -55,6 +61,12 @@ func (e *exchange) early() bool { return e.when >= 0 && e.when < e.request.size 
 // clientAborts reports whether the client leaves before the exchange is over.
 func (e *exchange) clientAborts() bool { return e.request.abortAt >= 0 || e.leaves >= 0 }
 
+// text returns what X-Answer says in the response.
+func (e *exchange) text() string { return fmt.Sprintf("%016x", e.id&^again) }
+
+// again is set in the ids of exchanges that are held several times at once.
+const again = 1 << 48
+
 func (e *exchange) mark(side string) string { return fmt.Sprintf("%016x-%s", e.id, side) }
 
 // String tells what is planned, for reports.
@@ -68,6 +80,11 @@ func (e *exchange) String() string {
 	note(e.old, "HTTP/1.0")
 	note(e.expect, "expects 100")
 	note(e.follows, "pipelined")
+	note(e.switches, "upgrade with a body")
+	note(e.standard, "standard transport")
+	if fault := e.wrong(); fault != nil {
+		note(true, "malformed: %s", fault.name)
+	}
 	note(e.request.abortAt >= 0, "client aborts at %d of %d, reset %v", e.request.abortAt, len(e.request.wire), e.request.reset)
 	note(e.leaves >= 0, "client leaves after %d", e.leaves)
 	note(e.answer.abortAt >= 0, "service aborts at %d of %d (head %d), reset %v", e.answer.abortAt, len(e.answer.wire), e.answer.head, e.answer.reset)
@@ -106,19 +123,30 @@ func newConversation(seed, number uint64) []*exchange {
 // pipelines reports whether the request may be sent together with others: nothing in it depends
 // on what comes back.
 func (e *exchange) pipelines() bool {
-	return !e.clientAborts() && !e.early() && !e.expect && !e.upgrade && !e.close && !e.old && e.odd == "" && e.answer.abortAt < 0
+	return !e.clientAborts() && !e.early() && !e.expect && !e.upgrade && !e.close && !e.old && !e.switches &&
+		e.odd == "" && e.wrong() == nil && e.answer.abortAt < 0
 }
 
 func (g generator) exchange(id uint64) *exchange {
 	e := &exchange{id: id, leaves: -1, when: -1, ending: keeps}
-	e.lane = pick(g, calm, calm, calm, calm, restless, tunnels, h2c, h2c, h2)
+	e.lane = pick(g, calm, calm, calm, calm, restless, crooked, tunnels, h2c, h2c, h2)
 	e.request.key, e.answer.key = stream(id<<1), stream(id<<1|1)
 	if e.lane == tunnels && !g.one(4) {
 		g.tunnel(e)
 		return e
 	}
+	if g.one(10) {
+		g.malformed(e)
+		return e
+	}
 	g.ask(e)
 	g.reply(e)
+	if e.lane == tunnels && e.request.size > 0 && !e.old && !e.early() && e.method != "HEAD" {
+		e.switches, e.method, e.ending, e.expect = true, "GET", says, false
+		e.request.fields = slices.DeleteFunc(e.request.fields, func(f field) bool { return f.name == "Upgrade" })
+		e.request.fields = append(e.request.fields, field{"Connection", "Upgrade"}, field{"Upgrade", "websocket"},
+			field{"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}, field{"Sec-WebSocket-Version", "13"})
+	}
 	g.build(e)
 	g.breakOff(e)
 	e.kind = e.describe()
@@ -128,6 +156,8 @@ func (g generator) exchange(id uint64) *exchange {
 // describe returns what is counted in the report.
 func (e *exchange) describe() string {
 	switch {
+	case e.switches:
+		return "upgrade with a body"
 	case e.request.abortAt >= 0:
 		return "client aborts the request"
 	case e.leaves >= 0:
@@ -242,15 +272,15 @@ func (g generator) some(all []field) (some []field) {
 // ask makes the request.
 func (g generator) ask(e *exchange) {
 	e.method = pick(g, "GET", "GET", "GET", "HEAD", "OPTIONS", "POST", "POST", "POST", "PUT", "PATCH", "DELETE", "REPORT", "BREW")
-	if e.lane == restless {
+	if e.lane == restless || e.lane == crooked {
 		e.method = pick(g, "GET", "HEAD", "OPTIONS")
 	}
 	e.target = "/" + e.lane + pick(g, "/a/b", "", "/", "/%C3%A4", "/a%20b", "/x;v=1", "/a?", "/a?q=1&r=%zz;", "/x%3Fy", "/~x", "/a:b@c")
 	e.request.fields = g.some(requestFields)
-	e.old = e.lane != restless && g.one(14)
+	e.old = e.lane != restless && e.lane != crooked && g.one(14)
 	e.close = g.one(10)
 	switch {
-	case e.lane == restless:
+	case e.lane == restless, e.lane == crooked:
 	case e.old:
 		g.body(&e.request, none, sized)
 	case e.method == "GET" || e.method == "HEAD":
@@ -278,7 +308,7 @@ func (g generator) oddity(e *exchange) {
 // reply makes what the service says.
 func (g generator) reply(e *exchange) {
 	e.status = pick(g, 200, 200, 200, 200, 201, 204, 206, 301, 304, 400, 404, 418, 500, 502, 503, 599)
-	e.answer.fields = append([]field{{"X-Answer", "of the service"}}, g.some(answerFields)...)
+	e.answer.fields = append([]field{{"X-Answer", e.text()}}, g.some(answerFields)...)
 	switch {
 	case e.method == "HEAD" || e.status == http.StatusNotModified:
 		if g.one(2) {
@@ -340,7 +370,7 @@ func (g generator) build(e *exchange) {
 
 // breakOff has, at times, one side end the exchange before its time.
 func (g generator) breakOff(e *exchange) {
-	if e.odd != "" || e.old || e.expect {
+	if e.odd != "" || e.old || e.expect || e.switches {
 		return
 	}
 	switch g.IntN(16) {
@@ -374,7 +404,7 @@ func (g generator) tunnel(e *exchange) {
 		{"Connection", pick(g, "Upgrade", "upgrade", "keep-alive, Upgrade")}, {"Upgrade", pick(g, "websocket", "WebSocket")},
 		{"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}, {"Sec-WebSocket-Version", "13"},
 	}
-	e.answer.fields = []field{{"X-Answer", "of the service"}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="}}
+	e.answer.fields = []field{{"X-Answer", e.text()}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="}}
 	e.request.size, e.answer.size = g.size(), g.size()
 	e.request.build(fmt.Sprintf("GET %s HTTP/1.1\r\nX-Torture: %s\r\nHost: torture.test\r\n", e.target, e.mark("a")))
 	e.answer.build("HTTP/1.1 101 Switching Protocols\r\n")

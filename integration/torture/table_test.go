@@ -26,18 +26,49 @@ func (d difference) field(what string) string {
 
 func oneOf(name string, names ...string) bool { return slices.Contains(names, name) }
 
+// inChunks reports whether the request has a Transfer-Encoding.
+func (e *exchange) inChunks() bool {
+	return e.request.coding == chunked || e.wrongRequest != nil && strings.Contains(e.wrongRequest.text, "{C}") ||
+		e.wrongRequest != nil && strings.Contains(e.wrongRequest.text, "Transfer-Encoding: ")
+}
+
+// answers reports whether the response is malformed in one of these ways.
+func (e *exchange) answers(names ...string) bool {
+	return e.wrongAnswer != nil && slices.Contains(names, e.wrongAnswer.name)
+}
+
 // newTable returns everything that our forwarder does otherwise than that of net/http on purpose.
 func newTable() []*row {
 	return []*row{
 		{name: "path is not canonical", reason: "a path with two readings is refused with 400",
-			is: func(e *exchange, d difference) bool { return e.odd == "path" && d.what == "refused" && d.ours == "400" }},
-		{name: "path is not canonical, end", reason: "the same where the other proxy refuses as well, or breaks off",
 			is: func(e *exchange, d difference) bool {
-				return e.odd == "path" && (d.what == "end" || d.what == "arrivals") && (d.ours == own || d.ours == "0")
+				return e.odd == "path" && (d.what == "refused" && d.ours == "400" || d.what == "arrivals" && d.ours == "0")
+			}},
+		{name: "malformed request body", reason: "the fault of the client, so 400, or 499 if it ends; net/http's proxy blames the service with 502",
+			is: func(e *exchange, d difference) bool {
+				return e.wrongRequest != nil && d.what == "status of its own" && oneOf(d.ours, "400", "499") && d.theirs == "502"
+			}},
+		{name: "response that RFC 9112 has a proxy refuse or mend", reason: "sections 5.1 (space before a colon), 5.2 (folded field) and 6.1 (coding in HTTP/1.0): we refuse with 502, net/http mends or passes on",
+			is: func(e *exchange, d difference) bool {
+				return e.answers("space before a colon", "folded field", "coding in HTTP/1.0") && d.what == "refused" && d.ours == "502" && !e.standard
+			}},
+		{name: "version or status of no HTTP/1.1 response", reason: "502; net/http passes HTTP/2.0 and 600 on, and panics when it is to write 099",
+			is: func(e *exchange, d difference) bool {
+				return e.answers("HTTP/2.0", "status 600") && d.what == "refused" && d.ours == "502" ||
+					e.answers("status 099") && d.what == "end" && d.ours == own && d.theirs == broke
+			}},
+		{name: "upgrade with a body", reason: "a handshake has no body (RFC 6455 section 4.1), and what is left of one would get into the tunnel: the request is sent on as an ordinary one",
+			is: func(e *exchange, d difference) bool {
+				return e.switches && d.what == "switched" && d.ours == fmt.Sprint(e.status) && d.theirs == "101"
+			}},
+		{name: "empty body in chunks", reason: "with transport: standard, net/http looks whether there is a body where methods usually have none; its proxy keeps it from that by TransferEncoding",
+			is: func(e *exchange, d difference) bool {
+				return e.standard && e.request.coding == chunked && e.request.size == 0 && oneOf(e.method, "GET", "HEAD", "OPTIONS", "DELETE") &&
+					d.what == "request framing" && d.ours == "length 0" && d.theirs == "unknown length"
 			}},
 		{name: "TRACE", reason: "reflects what a client shows, so no route allows it (405)",
 			is: func(e *exchange, d difference) bool {
-				return e.odd == "method" && (d.what == "refused" && d.ours == "405" || d.what == "end" && d.ours == own || d.what == "arrivals" && d.ours == "0")
+				return e.odd == "method" && (d.what == "refused" && d.ours == "405" || d.what == "status of its own" && d.ours == "405" || d.what == "arrivals" && d.ours == "0")
 			}},
 		{name: "identity to the service", reason: "only the gateway says who asks, and it says more: X-Request-Id, Traceparent",
 			is: func(_ *exchange, d difference) bool {
@@ -63,7 +94,7 @@ func newTable() []*row {
 			is: func(_ *exchange, d difference) bool { return d.field("response field") == "Alt-Svc" && d.ours == "" }},
 		{name: "Connection: close after Transfer-Encoding", reason: "RFC 9112 section 6.1; see middleware.Framing",
 			is: func(e *exchange, d difference) bool {
-				return e.request.coding == chunked && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
+				return e.inChunks() && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
 			}},
 		{name: "HTTP/1.0 closes", reason: "the connection closes after every response to HTTP/1.0, so that nothing hides behind a Transfer-Encoding",
 			is: func(e *exchange, d difference) bool {
@@ -71,7 +102,7 @@ func newTable() []*row {
 			}},
 		{name: "HTTP/1.0 gets no interim response", reason: "RFC 9110 section 15.2 forbids them; net/http's proxy sends them",
 			is: func(e *exchange, d difference) bool { return e.old && d.what == "interim responses" && d.ours == "" }},
-		{name: "empty body without a length", reason: "we send the header before the end of the body is known; net/http's proxy learns of it first",
+		{name: "empty body of unknown length", reason: "we send the header at once where the end of the body is told by what follows it (proxy.holdHeader); net/http's proxy sends it together with the first byte, or here with the end, and then knows the length",
 			is: func(e *exchange, d difference) bool {
 				return d.field("response field") == "Content-Length" && d.ours == "" && d.theirs == "0" && e.answer.size == 0 && (e.answer.coding == chunked || e.answer.coding == closing)
 			}},
@@ -81,21 +112,21 @@ func newTable() []*row {
 			}},
 		{name: "Connection: close after an early response", reason: "the rest of the body must never be taken for a request",
 			is: func(e *exchange, d difference) bool {
-				return e.request.size > 0 && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
+				return e.early() && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
 			}},
 		{name: "rest of the request after an early response", reason: "when the response is over, neither proxy has to send on what is left",
 			is: func(e *exchange, d difference) bool { return e.early() && d.what == "end of the request body" }},
 		{name: "attempts after a broken connection", reason: "we send a safe request once more; net/http for as long as it has kept connections",
 			is: func(e *exchange, d difference) bool {
-				return d.what == "arrivals" && e.answer.abortAt >= 0 && oneOf(e.method, "GET", "HEAD", "OPTIONS") && e.request.size == 0
+				return d.what == "arrivals" && (e.answer.abortAt == 0 && len(e.codes) == 0 || e.answers("end before the head") || e.answer.abortAt > 0 && e.answer.reset) && oneOf(d.ours, "1", "2") && oneOf(e.method, "GET", "HEAD", "OPTIONS") && e.request.size == 0
 			}},
 		{name: "field that Connection names beside close", reason: "net/http forgets Connection when it says close, and sends the field on that it names",
 			is: func(e *exchange, d difference) bool {
 				return d.field("response field") == "X-Hop" && d.ours == "" && e.ending == says
 			}},
-		{name: "100 Continue with an early response", reason: "the service asks for the body and answers at once: whether the client still learns that it was asked is a race",
+		{name: "100 Continue with an early response", reason: "a service that is done early is not waited for: whether the client still learns that its body was asked for is a race, and the transport of net/http asks for it even then",
 			is: func(e *exchange, d difference) bool {
-				return e.expect && e.early() && d.what == "interim responses" && (d.ours == "" || d.theirs == "")
+				return e.expect && e.early() && d.what == "interim responses" && withoutForbidden(withoutContinue(d.ours)) == withoutForbidden(withoutContinue(d.theirs))
 			}},
 		{name: "Date", reason: "where the service names none, each proxy writes its own, perhaps a second apart",
 			is: func(e *exchange, d difference) bool {
@@ -111,13 +142,18 @@ func newTable() []*row {
 			}},
 		{name: "short chunked body gets a length", reason: "a body that has come as a whole when the header is sent is sent with its length",
 			is: func(e *exchange, d difference) bool {
-				return d.field("response field") == "Content-Length" && d.theirs == "" && e.answer.coding != sized && d.ours == fmt.Sprint(e.answer.size)
+				return d.field("response field") == "Content-Length" && d.theirs == "" && (e.answer.coding != sized || e.wrongAnswer != nil && strings.Contains(e.wrongAnswer.text, "{C}")) && d.ours == fmt.Sprint(e.answer.size)
 			}},
 		{name: "interim fields", reason: "interim responses say nothing either that a service may not say",
 			is: func(_ *exchange, d difference) bool {
 				return d.what == "interim responses" && d.ours != "" && withoutForbidden(d.ours) == withoutForbidden(d.theirs)
 			}},
 	}
+}
+
+// withoutContinue drops 100 Continue from a list of interim responses.
+func withoutContinue(text string) string {
+	return strings.TrimSuffix(strings.ReplaceAll(text+"\n", "100 map[]\n", ""), "\n")
 }
 
 // forbidden matches, in the text of a header, what a service may not say.

@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +31,7 @@ var (
 	seedFlag = flag.Uint64("torture.seed", 0, "seed of the conversations; 0: one of its own for every run")
 	forFlag  = flag.Duration("torture.for", 0, "how long conversations are held; 0: not at all")
 	onlyFlag = flag.Uint64("torture.only", 0, "number of the only conversation that is held, again and again; 0: all")
+	mostFlag = flag.Int("torture.faults", 8, "after how many faults a run ends")
 	listFlag = flag.Bool("torture.show", false, "list the plan of torture.only")
 )
 
@@ -39,9 +39,6 @@ func TestMain(m *testing.M) { os.Exit(gatewaytest.Run(m)) }
 
 // workers is how many conversations go on at a time.
 const workers = 12
-
-// maxFaults is after how many faults a run ends.
-const maxFaults = 8
 
 // A run is one run of the torture.
 type run struct {
@@ -54,7 +51,7 @@ type run struct {
 	next, stop, slow atomic.Uint64
 	mu               sync.Mutex
 	faults           int
-	kinds            map[string]int
+	kinds, counts    map[string]int
 }
 
 // TestTorture holds conversations made of a seed through both proxies. A failure names the seed
@@ -69,7 +66,7 @@ func TestTorture(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	x := &run{t: t, seed: seed, table: newTable(), kinds: map[string]int{}}
+	x := &run{t: t, seed: seed, table: newTable(), kinds: map[string]int{}, counts: map[string]int{}}
 	x.site = &site{t: t, fault: x.fault}
 	x.start()
 	begun := time.Now()
@@ -92,26 +89,41 @@ func (x *run) converse() {
 		number = *onlyFlag
 	}
 	plan := newConversation(x.seed, number)
-	ours, theirs := x.through("a", plan), x.through("b", plan)
+	side, gateway := "a", "the gateway"
+	if number%3 == 0 {
+		side, gateway = "c", "the gateway with transport: standard"
+	}
+	for _, e := range plan {
+		e.standard = side == "c"
+	}
+	ours, theirs := x.through(side, plan), x.through("b", plan)
 	for i, e := range plan {
-		x.mu.Lock()
-		x.kinds[e.kind]++
-		x.mu.Unlock()
+		x.count(e, ours[i], gateway)
 		if *listFlag && *onlyFlag != 0 {
 			x.t.Log(e)
 		}
-		for side, r := range map[string]*record{"the gateway": ours[i], "net/http": theirs[i]} {
-			for _, fault := range absolute(e, r) {
-				if side == "the gateway" {
-					x.fault("conversation %d, %s: %s; %s", number, side, fault, e)
-				}
-			}
+		for _, fault := range absolute(e, ours[i]) {
+			x.fault("conversation %d, %s: %s; %s", number, gateway, fault, e)
 		}
 		for _, d := range compare(e, ours[i], theirs[i]) {
 			if !x.meant(e, d) {
-				x.fault("conversation %d, %s; %s", number, d, e)
+				x.fault("conversation %d, %s, %s; %s", number, gateway, d, e)
 			}
 		}
+	}
+}
+
+// count counts an exchange for the report.
+func (x *run) count(e *exchange, r *record, gateway string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.kinds[e.kind]++
+	for _, feature := range e.features() {
+		x.counts[feature]++
+	}
+	x.counts["through "+gateway]++
+	if r.again {
+		x.counts["on a connection that the client had used before"]++
 	}
 }
 
@@ -120,7 +132,7 @@ func (x *run) through(side string, plan []*exchange) (records []*record) {
 	var plays []*play
 	for _, e := range plan {
 		if *onlyFlag != 0 { // several at a time
-			e.id += 1 << 48
+			e.id += again
 		}
 		p := &play{e, new(record), side}
 		plays, records = append(plays, p), append(records, p.record)
@@ -132,13 +144,13 @@ func (x *run) through(side string, plan []*exchange) (records []*record) {
 	if took := time.Since(begun); took > patience/4 {
 		var ends []string
 		for _, p := range plays {
-			ends = append(ends, fmt.Sprint(p.outcome.end, p.outcome.status, " ", p.kind, " ", p.lane))
+			ends = append(ends, fmt.Sprint(p.outcome.end, p.outcome.status, " ", p.features()))
 		}
 		x.t.Logf("side %s took %v: %q", side, took, ends)
 		x.slow.Add(1)
 	}
 	for _, p := range plays {
-		if p.clientAborts() {
+		if p.clientAborts() || p.wrongRequest != nil {
 			x.site.aborted.Store(p.mark(side), true)
 		}
 		x.site.under.Delete(p.mark(side))
@@ -160,7 +172,7 @@ func (x *run) meant(e *exchange, d difference) bool {
 func (x *run) fault(format string, args ...any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.faults++; x.faults <= maxFaults {
+	if x.faults++; x.faults <= *mostFlag {
 		x.t.Errorf("seed %d: %s", x.seed, fmt.Sprintf(format, args...))
 	} else {
 		x.stop.Store(1)
@@ -171,14 +183,14 @@ func (x *run) fault(format string, args ...any) {
 func (x *run) report(took time.Duration) {
 	var text strings.Builder
 	total := 0
-	var kinds []string
-	for kind, n := range x.kinds {
+	for _, n := range x.kinds {
 		total += n
-		kinds = append(kinds, fmt.Sprintf("| %s | %d |", kind, n))
 	}
-	slices.Sort(kinds)
-	fmt.Fprintf(&text, "seed %d: %d conversations, %d exchanges in %v\n\n| Kind of exchange | Count |\n|---|---:|\n%s\n\n| Difference | Count | Reason |\n|---|---:|---|\n",
-		x.seed, x.next.Load(), total, took.Round(time.Second), strings.Join(kinds, "\n"))
+	fmt.Fprintf(&text, "# Torture\n\nWritten by `make torture`, %s, after %v: seed %d, %d conversations, %d exchanges, %d faults.\n",
+		time.Now().UTC().Format("2006-01-02 15:04 UTC"), took.Round(time.Second), x.seed, x.next.Load(), total, x.faults)
+	fmt.Fprintf(&text, "\n| Kind of exchange | Count |\n|---|---:|\n%s\n", rows(x.kinds))
+	fmt.Fprintf(&text, "\n| Part of an exchange | Count |\n|---|---:|\n%s\n", rows(x.counts))
+	fmt.Fprintf(&text, "\n| Difference on purpose | Count | Reason |\n|---|---:|---|\n")
 	for _, r := range x.table {
 		fmt.Fprintf(&text, "| %s | %d | %s |\n", r.name, r.count.Load(), r.reason)
 		if r.count.Load() == 0 && *onlyFlag == 0 && total > 20_000 {
@@ -207,7 +219,7 @@ func (x *run) start() {
 	x.t.Cleanup(func() { plain.Close(); secure.Close() })
 	address := x.site.listen()
 	upstreams := map[string]string{
-		calm: "http://" + address, restless: "http://" + x.site.listen(), tunnels: "http://" + x.site.listen(),
+		calm: "http://" + address, restless: "http://" + x.site.listen(), crooked: "http://" + x.site.listen(), tunnels: "http://" + x.site.listen(),
 		h2c: "h2c://" + plain.Listener.Addr().String(), h2: "https://" + secure.Listener.Addr().String(),
 	}
 	trust := filepath.Join(x.t.TempDir(), "ca.pem")
@@ -215,16 +227,16 @@ func (x *run) start() {
 	if err := os.WriteFile(trust, block, 0o600); err != nil {
 		x.t.Fatal(err)
 	}
-	x.sides = map[string]string{"a": x.startGateway(upstreams, trust), "b": x.startOracle(upstreams, secure.Certificate())}
+	x.sides = map[string]string{"a": x.startGateway(upstreams, trust, "direct"), "c": x.startGateway(upstreams, trust, "standard"), "b": x.startOracle(upstreams, secure.Certificate())}
 }
 
-func (x *run) startGateway(upstreams map[string]string, trust string) string {
+func (x *run) startGateway(upstreams map[string]string, trust, transport string) string {
 	config := "routes:\n"
 	for lane, upstream := range upstreams {
 		config += fmt.Sprintf("  - {name: %s, path: /%s, upstreams: [\"%s\"], public: true, websocket: %v}\n", lane, lane, upstream, lane == tunnels)
 	}
 	return gatewaytest.Start(x.t, gatewaytest.Options{Config: config, Env: []string{
-		"SSL_CERT_FILE=" + trust, "SNOWGATE_LOG_LEVEL=info",
+		"SSL_CERT_FILE=" + trust, "SNOWGATE_LOG_LEVEL=info", "SNOWGATE_TRANSPORT=" + transport,
 	}}).Addr
 }
 
