@@ -14,7 +14,12 @@ import (
 // connection, whose other end is then not read for every request.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	input, _ := c.(exchange.Input)
-	return &exchange.Connection{Context: ctx, Peer: peerAt(c.RemoteAddr().String()), Input: input}
+	inner := c
+	if secure, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		inner = secure.NetConn()
+	}
+	output, _ := inner.(exchange.Output)
+	return &exchange.Connection{Context: ctx, Peer: peerAt(c.RemoteAddr().String()), Input: input, Output: output}
 }
 
 // peerOf returns the other end of c, which is that of r.

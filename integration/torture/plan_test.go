@@ -110,15 +110,11 @@ func newConversation(seed, number uint64) []*exchange {
 	for i := range list {
 		list[i] = g.exchange(number<<4 | uint64(i))
 		if i > 0 {
-			list[i].follows = g.one(3) && list[i].pipelines() && list[i-1].pipelines() && list[i-1].request.coding != chunked
+			list[i].follows = g.one(3) && list[i].pipelines() && list[i-1].pipelines()
 		}
 	}
 	return list
 }
-
-// Nothing is pipelined behind a body in chunks: the gateway closes the connection after it, with
-// what it has not read, and the reset that follows can destroy the response. That is a defect, and
-// this condition belongs removed with it.
 
 // pipelines reports whether the request may be sent together with others: nothing in it depends
 // on what comes back.

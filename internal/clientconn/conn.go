@@ -30,6 +30,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"snowgate/internal/panics"
@@ -46,6 +47,7 @@ type Conn struct {
 
 	waiters *Waiters
 	leave   context.CancelFunc // ends the context of the connection; nil: it has none
+	lingers atomic.Bool        // see Linger
 
 	// Guarded by read.mu.
 	closed    bool
@@ -311,12 +313,38 @@ func (c *Conn) CloseWrite() error {
 	return half.CloseWrite()
 }
 
+// lingerTime is how long a connection that was told to [Conn.Linger] is read after Close.
+const lingerTime = time.Second
+
+// Linger makes Close end what is sent, and read and drop what the client still sends, until that
+// ends too or [lingerTime] has passed. A socket that is closed with bytes left to be read, or that
+// gets some afterwards, resets the connection, which destroys the part of the last response that
+// the client has not read yet (RFC 9112 section 9.6).
+func (c *Conn) Linger() { c.lingers.Store(true) }
+
+// closeInner closes the connection itself, at once or after a while.
+func (c *Conn) closeInner() error {
+	if !c.lingers.Load() || c.CloseWrite() != nil {
+		return c.Conn.Close()
+	}
+	// No deadline: a look for the client may still be under way, and changes it.
+	_ = c.Conn.SetReadDeadline(time.Time{})
+	bound := time.AfterFunc(lingerTime, func() { defer panics.Catch(panics.Client, nil); _ = c.Conn.Close() })
+	go func() {
+		defer panics.Catch(panics.Client, nil)
+		_, _ = io.Copy(io.Discard, c.Conn)
+		bound.Stop()
+		_ = c.Conn.Close()
+	}()
+	return nil
+}
+
 // Close implements [net.Conn]. A connection that has gone to rest is not closed: it is the
 // server's no more.
 func (c *Conn) Close() error {
 	var err error
 	if !c.handOver() {
-		err = c.Conn.Close()
+		err = c.closeInner()
 	}
 	c.read.mu.Lock()
 	c.closed = true

@@ -94,6 +94,8 @@ type Connection struct {
 	Peer Peer
 	// Input is where its requests are read from; nil: nobody knows.
 	Input Input
+	// Output is where its responses go; nil: nobody knows.
+	Output Output
 
 	underWay *Exchange // over HTTP/1; nil: no request
 }
@@ -103,6 +105,12 @@ type Input interface {
 	// WithoutWaiting calls read. A Read of the connection meanwhile returns 0 and nil instead of
 	// waiting, so that only what was read ahead can be read.
 	WithoutWaiting(read func())
+}
+
+// Output is a connection that can be closed with care.
+type Output interface {
+	// Linger makes the connection, when it is closed, wait for the client to have its last response.
+	Linger()
 }
 
 // Value implements [context.Context].
