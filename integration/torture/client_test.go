@@ -211,7 +211,7 @@ func (o *outcome) copy(c *client, p *play, r *http.Response) {
 		if p.upgrade && p.answer.abortAt < 0 {
 			if room = min(room, p.answer.size-o.body.n); room == 0 {
 				// The client has all. What it sends still is on its way.
-				if p.request.size > 0 {
+				if p.request.size > 0 && !p.clientAborts() {
 					p.serviceHas.await(p.request.size, patience)
 				}
 				return

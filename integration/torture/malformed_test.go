@@ -17,6 +17,7 @@ type fault struct {
 	// the whole response to the client.
 	refused bool
 	ends    bool // the sender says that nothing more comes
+	more    bool // bytes follow the response that are no part of it
 }
 
 // What is wrong with requests.
@@ -104,13 +105,13 @@ var wrongResponses = []fault{
 	{name: "length with +", text: "HTTP/1.1 200 OK\n{M}Content-Length: +3\n\nabc", refused: true},
 	{name: "length with -", text: "HTTP/1.1 200 OK\n{M}Content-Length: -3\n\nabc", refused: true},
 	{name: "length of 20 digits", text: "HTTP/1.1 200 OK\n{M}Content-Length: 18446744073709551619\n\nabc", refused: true},
-	{name: "longer than its length", text: "HTTP/1.1 200 OK\n{M}Content-Length: 3\n\nabcdef"},
-	{name: "two responses", text: "HTTP/1.1 200 OK\n{M}Content-Length: 3\n\nabc{S}"},
-	{name: "body of a 204", text: "HTTP/1.1 204 No Content\n{M}\n{S}"},
-	{name: "length of a 204", text: "HTTP/1.1 204 No Content\n{M}Content-Length: 3\n\nabc"},
-	{name: "body of a 304", text: "HTTP/1.1 304 Not Modified\n{M}Content-Length: 3\n\nabc{S}"},
-	{name: "body for HEAD", text: "HTTP/1.1 200 OK\n{M}Content-Length: 3\n\nabc{S}"},
-	{name: "chunks for HEAD", text: "HTTP/1.1 200 OK\n{M}{C}3\nabc\n0\n\n{S}"},
+	{name: "longer than its length", text: "HTTP/1.1 200 OK\n{M}Content-Length: 3\n\nabcdef", more: true},
+	{name: "two responses", text: "HTTP/1.1 200 OK\n{M}Content-Length: 3\n\nabc{S}", more: true},
+	{name: "body of a 204", text: "HTTP/1.1 204 No Content\n{M}\n{S}", more: true},
+	{name: "length of a 204", text: "HTTP/1.1 204 No Content\n{M}Content-Length: 3\n\nabc", more: true},
+	{name: "body of a 304", text: "HTTP/1.1 304 Not Modified\n{M}Content-Length: 3\n\nabc{S}", more: true},
+	{name: "body for HEAD", text: "HTTP/1.1 200 OK\n{M}Content-Length: 3\n\nabc{S}", more: true},
+	{name: "chunks for HEAD", text: "HTTP/1.1 200 OK\n{M}{C}3\nabc\n0\n\n{S}", more: true},
 	{name: "shorter than its length", text: "HTTP/1.1 200 OK\n{M}Content-Length: 9\n\nabc", refused: true, ends: true},
 	{name: "coding gzip", text: "HTTP/1.1 200 OK\n{M}Transfer-Encoding: gzip\n\nabc", refused: true, ends: true},
 	{name: "coding gzip, chunked", text: "HTTP/1.1 200 OK\n{M}Transfer-Encoding: gzip, chunked\n\n3\nabc\n0\n\n", refused: true},
@@ -174,7 +175,9 @@ func (g generator) malformed(e *exchange) {
 	}
 	e.answer.malform(e.wrongAnswer.text, "{M}", "X-Answer: "+e.text()+"\n",
 		"{S}", "HTTP/1.1 200 OK\nX-Answer: smuggled\nContent-Length: 3\n\nxyz")
-	e.answer.slice(g.Rand)
+	if !e.wrongAnswer.more {
+		e.answer.slice(g.Rand)
+	}
 }
 
 // malform replaces the wire by a text.

@@ -29,6 +29,7 @@ const (
 // An exchange is one request and what the service makes of it. It is the same through both proxies.
 type exchange struct {
 	id      uint64
+	round   uint64 // of a conversation that is held again and again
 	lane    string
 	kind    string // for the counts
 	method  string
@@ -62,12 +63,10 @@ func (e *exchange) early() bool { return e.when >= 0 && e.when < e.request.size 
 func (e *exchange) clientAborts() bool { return e.request.abortAt >= 0 || e.leaves >= 0 }
 
 // text returns what X-Answer says in the response.
-func (e *exchange) text() string { return fmt.Sprintf("%016x", e.id&^again) }
+func (e *exchange) text() string { return fmt.Sprintf("%016x", e.id) }
 
-// again is set in the ids of exchanges that are held several times at once.
-const again = 1 << 48
-
-func (e *exchange) mark(side string) string { return fmt.Sprintf("%016x-%s", e.id, side) }
+// mark returns what X-Torture says in the request.
+func (e *exchange) mark(side string) string { return fmt.Sprintf("%016x-%08x-%s", e.id, e.round, side) }
 
 // String tells what is planned, for reports.
 func (e *exchange) String() string {
@@ -104,11 +103,11 @@ func pick[T any](g generator, list ...T) T { return list[g.IntN(len(list))] }
 
 // newConversation makes the conversation of that number in the run of a seed: exchanges on one
 // connection, as long as that lasts.
-func newConversation(seed, number uint64) []*exchange {
+func newConversation(seed, number, round uint64) []*exchange {
 	g := generator{rand.New(rand.NewPCG(seed, number))}
 	list := make([]*exchange, 1+g.IntN(5))
 	for i := range list {
-		list[i] = g.exchange(number<<4 | uint64(i))
+		list[i] = g.exchange(&exchange{id: number<<4 | uint64(i), round: round, leaves: -1, when: -1, ending: keeps})
 		if i > 0 {
 			list[i].follows = g.one(3) && list[i].pipelines() && list[i-1].pipelines()
 		}
@@ -123,10 +122,9 @@ func (e *exchange) pipelines() bool {
 		e.odd == "" && e.wrong() == nil && e.answer.abortAt < 0
 }
 
-func (g generator) exchange(id uint64) *exchange {
-	e := &exchange{id: id, leaves: -1, when: -1, ending: keeps}
+func (g generator) exchange(e *exchange) *exchange {
 	e.lane = pick(g, calm, calm, calm, calm, restless, crooked, tunnels, h2c, h2c, h2)
-	e.request.key, e.answer.key = stream(id<<1), stream(id<<1|1)
+	e.request.key, e.answer.key = stream(e.id<<1), stream(e.id<<1|1)
 	if e.lane == tunnels && !g.one(4) {
 		g.tunnel(e)
 		return e
@@ -407,7 +405,14 @@ func (g generator) tunnel(e *exchange) {
 	e.request.slice(g.Rand)
 	e.answer.slice(g.Rand)
 	e.ending, e.ahead = says, g.one(3)
-	if g.one(6) { // the service ends it in the middle
+	switch g.IntN(12) {
+	case 0: // the client ends it
+		e.request.abortAt = e.request.head + g.IntN(len(e.request.wire)-e.request.head+1)
+		e.request.reset, e.kind = g.one(2), "upgrade, client ends it"
+	case 1:
+		e.leaves = g.IntN(e.answer.size + 1)
+		e.request.reset, e.kind = g.one(2), "upgrade, client ends it"
+	case 2, 3: // the service ends it in the middle
 		e.answer.abortAt = e.answer.head + g.IntN(len(e.answer.wire)-e.answer.head+1)
 		e.kind = "upgrade, service ends it"
 	}

@@ -2,6 +2,7 @@ package torture_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -208,9 +209,17 @@ func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arr
 
 // misbehave writes a malformed response. The connection stays open unless the fault is its end: what
 // the proxy makes of the response must not depend on that.
+//
+// What follows a response comes in one piece with it. The transport of net/http looks at it only when
+// it has given the connection to the next request already, which then gets it for a response, so
+// that transport is told to close the connection.
 func (p *play) misbehave(conn net.Conn, a *arrival) bool {
 	m := &p.answer
-	if m.write(conn, m.wire, 0, len(m.wire), p.clientHas.pause) != nil || p.wrongAnswer.ends {
+	wire := m.wire
+	if p.wrongAnswer.more && p.side != "a" {
+		wire = bytes.Replace(wire, []byte("\r\n"), []byte("\r\nConnection: close\r\n"), 1)
+	}
+	if m.write(conn, wire, 0, len(wire), p.clientHas.pause) != nil || p.wrongAnswer.ends {
 		return false
 	}
 	return a.end == "whole"

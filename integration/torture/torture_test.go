@@ -84,11 +84,11 @@ func TestTorture(t *testing.T) {
 
 // converse holds the next conversation through both proxies.
 func (x *run) converse() {
-	number := x.next.Add(1)
+	number, round := x.next.Add(1), uint64(0)
 	if *onlyFlag != 0 {
-		number = *onlyFlag
+		number, round = *onlyFlag, number
 	}
-	plan := newConversation(x.seed, number)
+	plan := newConversation(x.seed, number, round)
 	side, gateway := "a", "the gateway"
 	if number%3 == 0 {
 		side, gateway = "c", "the gateway with transport: standard"
@@ -131,9 +131,6 @@ func (x *run) count(e *exchange, r *record, gateway string) {
 func (x *run) through(side string, plan []*exchange) (records []*record) {
 	var plays []*play
 	for _, e := range plan {
-		if *onlyFlag != 0 { // several at a time
-			e.id += again
-		}
 		p := &play{e, new(record), side}
 		plays, records = append(plays, p), append(records, p.record)
 		x.site.under.Store(e.mark(side), p)

@@ -69,7 +69,7 @@ func TestLinger(t *testing.T) {
 	if err != nil || !bytes.Equal(got, body) {
 		t.Errorf("%d bytes of %d, then %v", len(got), len(body), err)
 	}
-	if _, err := in.ReadByte(); err != io.EOF { //nolint:errorlint // it is not wrapped
+	if _, err := in.ReadByte(); err != io.EOF {
 		t.Errorf("after the response: %v, want EOF", err)
 	}
 }
