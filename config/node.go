@@ -158,6 +158,7 @@ func (d *decoder) text(n *yaml.Node, what string) (text string, ok bool) {
 // wanted describes those.
 func (d *decoder) unique(n *yaml.Node, what, wanted string, valid func(string) bool) []string {
 	var texts []string
+	seen := make(map[string]bool)
 	elements := d.list(n, what)
 	if len(elements) > maxElements {
 		d.fault(elements[maxElements], "%s may have %d elements at most", what, maxElements)
@@ -169,9 +170,10 @@ func (d *decoder) unique(n *yaml.Node, what, wanted string, valid func(string) b
 		case !ok:
 		case !valid(text):
 			d.fault(element, "%s is not %s", quote(text), wanted)
-		case slices.Contains(texts, text):
+		case seen[text]:
 			d.fault(element, "%s is listed twice", quote(text))
 		default:
+			seen[text] = true
 			texts = append(texts, text)
 		}
 	}

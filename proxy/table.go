@@ -63,36 +63,38 @@ func (t *Table) Extend(more []Route) (extended *Table, refused map[int]error) {
 		return t, nil
 	}
 	extended = &Table{hosts: make(map[string][]level), reserved: t.reserved}
-	named := make(map[string]*Route, len(t.routes)+len(more))
+	named, taken := make(map[string]*Route, len(t.routes)+len(more)), claims{}
 	for _, route := range t.routes {
 		named[route.Name] = route
 		_ = extended.add(route) // it was added before
+		taken.add(route)
 	}
 	refused = make(map[int]error)
 	for i, spec := range more {
 		route, err := spec.compile()
 		if err == nil {
-			err = extended.append(route, named[route.Name])
+			err = extended.append(route, named[route.Name], &taken)
 		}
 		if err != nil {
 			refused[i] = err
 			continue
 		}
 		named[route.Name] = route
+		taken.add(route)
 	}
 	return extended, refused
 }
 
 // append adds route unless something is in its way. namesake is the route that has
 // its name, or nil.
-func (t *Table) append(route, namesake *Route) error {
+func (t *Table) append(route, namesake *Route, taken *claims) error {
 	if namesake != nil {
 		return fmt.Errorf("%s: %s has the same name", route.whose(), namesake.whose())
 	}
 	if err := checkShadow(route, t.reserved); err != nil {
 		return err
 	}
-	if loser := t.loser(route); loser != nil {
+	if loser := t.loser(route, taken); loser != nil {
 		return fmt.Errorf("%s: it would take requests for host %q and path %q from %s, which has host %q and path %q; "+
 			"add the route to the file, or use a host or path that is free",
 			route.whose(), route.Host, route.Path, loser.whose(), loser.Host, loser.Path)
@@ -102,24 +104,11 @@ func (t *Table) append(route, namesake *Route) error {
 
 // loser returns a route of t that would answer fewer requests, or others, if route were added;
 // nil if there is none. A route with a host goes before all that have none, whatever their paths.
-func (t *Table) loser(route *Route) *Route {
+func (t *Table) loser(route *Route, taken *claims) *Route {
 	if i, found := longest(t.hosts[route.Host], route.Path); found {
 		return t.routes[i]
 	}
-	for _, other := range t.routes {
-		precedes := route.Host != "" && other.Host == ""
-		if precedes && (covers(other.Path, route.Path) || covers(route.Path, other.Path)) {
-			return other
-		}
-		// Requests for a path with parameters are refused if a service could read another
-		// route's path in them (see ambiguous), so such a route must not be added.
-		read := withoutParameters(other.Path)
-		meets := route.Host == other.Host || route.Host == "" || other.Host == ""
-		if read != other.Path && meets && (covers(read, route.Path) || covers(route.Path, read)) {
-			return other
-		}
-	}
-	return nil
+	return taken.loser(route)
 }
 
 // checkHealth refuses routes that want the same upstream checked in different
