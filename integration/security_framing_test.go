@@ -371,6 +371,8 @@ func TestSecurityLimits(t *testing.T) {
 		{"34 KiB in one field", []string{fill(34 << 10)}, 431, "beyond"},
 		{"34 KiB in many", slices.Repeat([]string{fill(90)}, 350), 431, "beyond"},
 		{"1 MiB in one field", []string{fill(1 << 20)}, 431, "far beyond"},
+		{"400 short fields", slices.Repeat([]string{"A:"}, 400), 200, "within 500 lines"},
+		{"2000 short fields", slices.Repeat([]string{"A:"}, 2000), 431, "beyond, in 10 KiB"},
 		{"many short fields", slices.Repeat([]string{"A:"}, 20_000), 431, "far beyond, with the largest overhead"},
 	}
 	for _, test := range tests {

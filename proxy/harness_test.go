@@ -140,6 +140,7 @@ type gatewayOptions struct {
 	clientIdle time.Duration
 	// writeTimeout is that of the server, which is not for proxied answers.
 	writeTimeout time.Duration
+	headerBytes  int // as MaxHeaderBytes of the server
 	http2        bool
 	watch        proxy.Watch
 	resolver     proxy.Resolver
@@ -186,6 +187,8 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway 
 	g.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return middleware.ConnContext(clientconn.ConnContext(ctx, c), c)
 	}
+	g.Config.ConnState = clientconn.ConnState
+	g.Config.MaxHeaderBytes = o.headerBytes
 	g.Config.DisableGeneralOptionsHandler = true
 	g.Config.WriteTimeout = o.writeTimeout
 	g.Config.BaseContext = func(net.Listener) context.Context { return base }

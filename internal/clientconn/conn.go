@@ -21,6 +21,8 @@
 // A connection on which nothing is asked takes the server about 20 KiB: two buffers, and
 // the stack of a goroutine that has been through a handler. [Rest] takes such connections
 // away from the server, and gives them back with the next request.
+//
+// A head with hundreds of lines is given to the server as one that is too large, see [ConnState].
 package clientconn
 
 import (
@@ -60,6 +62,7 @@ type Conn struct {
 	ahead     [1]byte   // what it found
 	found     bool      // it has found something that was not read yet
 	rester    rester
+	head      headLines
 	waitless  bool // see WithoutWaiting
 }
 
@@ -119,6 +122,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.read.mu.Unlock()
 		return 0, nil
 	}
+	if c.head.tooMany() {
+		c.read.mu.Unlock()
+		return padding(p)
+	}
 	c.unlimited = false
 	if c.glance != unwanted {
 		c.recall()
@@ -163,6 +170,7 @@ func (c *Conn) afterRead(got []byte, err error) outcome {
 	defer c.read.mu.Unlock()
 	if len(got) > 0 {
 		c.rester.look(got)
+		c.head.count(got)
 	}
 	if err != nil && c.goesToRest(err) {
 		return goToRest

@@ -53,6 +53,7 @@ func serve(t *testing.T, handler http.HandlerFunc, overTLS bool) (*httptest.Serv
 	server.Config.ReadTimeout = 10 * time.Second
 	server.Config.WriteTimeout = time.Minute
 	server.Config.IdleTimeout = 2 * time.Minute
+	server.Config.ConnState = clientconn.ConnState
 	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(clientconn.ConnContext(ctx, c), connKey{}, c)
 	}

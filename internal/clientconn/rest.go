@@ -260,11 +260,13 @@ func (c *Conn) handOver() bool {
 	return r.gone
 }
 
-// ConnState is for the field of [net/http.Server] with that name.
+// ConnState is for the field of [net/http.Server] with that name. A server that has it reads 500 lines
+// of a head, and a few thousand bytes more, and answers 431 to a longer one.
 func ConnState(c net.Conn, state http.ConnState) {
 	if conn, ok := c.(*Conn); ok {
 		conn.read.mu.Lock()
 		conn.rester.soon, conn.rester.idle = state == http.StateIdle, false
+		conn.head.begin(state == http.StateNew || state == http.StateIdle)
 		conn.read.mu.Unlock()
 	}
 }
