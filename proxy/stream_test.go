@@ -313,7 +313,8 @@ func TestUpgradesAreDropped(t *testing.T) {
 }
 
 // switchesAtOnce is a service that responds to the head of a request, 101 where it can, and does
-// not read a body.
+// not wait for a body. It takes one before it closes the connection, which a reset would end instead:
+// whoever still writes then may see that before the response, as net/http's transport does.
 func switchesAtOnce(t *testing.T) *url.URL {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -339,7 +340,8 @@ func switchesAtOnce(t *testing.T) *url.URL {
 					_, _ = io.Copy(conn, conn)
 					return
 				}
-				_, _ = io.WriteString(conn, okAnswer)
+				_, _ = io.WriteString(conn, strings.Replace(okAnswer, "\r\n", "\r\nConnection: close\r\n", 1))
+				_, _ = io.Copy(io.Discard, conn)
 			})
 		}
 	})
