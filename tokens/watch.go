@@ -3,6 +3,7 @@ package tokens
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -240,15 +241,28 @@ func (e ending) carryOut() {
 }
 
 // judge takes the streams of t out that tell finds an error for, and appends
-// them to doomed. The lock must be held.
+// them to doomed. The lock must be held. A stream that tell panics over is one of them: nobody
+// knows whether it may go on, and the others are judged as well.
 func (w *watches) judge(doomed []ending, t *watched, tell func(*stream) error) []ending {
 	for st := range t.streams {
-		if err := tell(st); err != nil {
+		if err := told(tell, st); err != nil {
 			doomed = append(doomed, ending{st, err})
 			w.take(t, st)
 		}
 	}
 	return doomed
+}
+
+// told returns what tell finds, a panic as [ErrUnavailable].
+func told(tell func(*stream) error, st *stream) (err error) {
+	var panicked error
+	defer func() {
+		if panicked != nil {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, panicked)
+		}
+	}()
+	defer panics.Into(panics.Tokens, &panicked)
+	return tell(st)
 }
 
 // add registers a stream.

@@ -131,6 +131,14 @@ func Into(part Part, err *error) {
 	}
 }
 
+// Recovered counts and tells value, which was recovered from a panic, and returns it as an error. It
+// is for deferred functions that must not cost an allocation, which [Into] does.
+func Recovered(part Part, value any) error {
+	p := Caught(part, value)
+	p.tell()
+	return p
+}
+
 // Back-off of [Keep].
 const (
 	firstPause   = 50 * time.Millisecond

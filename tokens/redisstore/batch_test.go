@@ -103,11 +103,14 @@ func valueOf(key string) any {
 	return "value of " + key
 }
 
-func (s *slowServer) batcher(t *testing.T) *batcher {
+// batcher returns one for s, before which there are hooks.
+func (s *slowServer) batcher(t *testing.T, hooks ...redis.Hook) *batcher {
 	client := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:1", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	client.AddHook(s)
+	for _, hook := range append(hooks, s) {
+		client.AddHook(hook)
+	}
 	t.Cleanup(func() { _ = client.Close() })
 	return &batcher{client: client, timeout: 250 * time.Millisecond}
 }

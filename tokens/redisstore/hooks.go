@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/internal/nonblock"
+	"snowgate/internal/panics"
 )
 
 // observer reports every command that callers issue.
@@ -73,12 +74,36 @@ func isHandshake(cmd redis.Cmder) bool {
 // error, when the handshake first uses it; the breaker does the waiting.
 //
 // And it has connections without TLS read, written and looked at without telling the scheduler.
+//
+// It also turns a panic over the bytes of a server into the error of the commands: go-redis sends some
+// of them from goroutines of its own, in which a panic would end the process. go-redis closes the
+// connection, because the rest of the reply may still come on it.
 type dialing struct{}
 
-func (dialing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (dialing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) (err error) {
+		defer func() {
+			if value := recover(); value != nil {
+				err = panics.Recovered(panics.Redis, value)
+				cmd.SetErr(err)
+			}
+		}()
+		return next(ctx, cmd)
+	}
+}
 
 func (dialing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) (err error) {
+		defer func() {
+			if value := recover(); value != nil {
+				err = panics.Recovered(panics.Redis, value)
+				for _, cmd := range cmds { // even those that were answered: nobody knows how well
+					cmd.SetErr(err)
+				}
+			}
+		}()
+		return next(ctx, cmds)
+	}
 }
 
 func (dialing) DialHook(next redis.DialHook) redis.DialHook {
