@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"snowgate/internal/panics"
 	"snowgate/proxy"
 )
 
@@ -118,6 +119,12 @@ func (a *assembler) assemble(p picture, out func(id string) string) ([]proxy.Rou
 	return routes, all
 }
 
+// understand reads labels. A panic over those of one container is a fault of that container.
+func (a *assembler) understand(name string, labels map[string]string) (r Reading, err error) {
+	defer panics.Into(panics.Discovery, &err)
+	return a.read(name, labels)
+}
+
 // group reads the labels of all containers, and sorts those that are enabled by
 // owner, the newest first. It keeps the claims that owners still have.
 func (a *assembler) group(containers []container) map[owner][]candidate {
@@ -131,7 +138,7 @@ func (a *assembler) group(containers []container) map[owner][]candidate {
 		o := c.owner()
 		read, seen := a.known[c.id]
 		if !seen {
-			read.Reading, read.err = a.read(o.service, c.labels)
+			read.Reading, read.err = a.understand(o.service, c.labels)
 		}
 		known[c.id] = read
 		if read.err == nil && !read.Enabled {

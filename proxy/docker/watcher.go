@@ -200,8 +200,8 @@ func (w *Watcher) publish() {
 	w.report(candidates)
 	if w.drawn > 0 && (w.published == nil || !reflect.DeepEqual(routes, w.published)) {
 		w.tell(routes)
-		w.published = routes
 		w.cfg.Publish(routes)
+		w.published = routes // not before: if Publish panics, it is called again
 	}
 	w.show()
 }

@@ -104,12 +104,13 @@ type trial struct {
 	swaps   int
 }
 
-// run runs a trial in a bubble, in which time passes only while everybody waits.
-func run(t *testing.T, story func(*trial)) {
+// run runs a trial in a bubble, in which time passes only while everybody waits. change may change
+// its configuration.
+func run(t *testing.T, story func(*trial), change ...func(*Config, *fake)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		tr := &trial{t: t, fake: &fake{cut: make(chan error)}, log: new(strings.Builder)}
-		tr.watcher = New(Config{
+		cfg := Config{
 			Host: "unix:///x", Read: read, Log: zerolog.New(tr.log),
 			Links: func() ([]netip.Prefix, error) { return []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, nil },
 			Publish: func(routes []proxy.Route) {
@@ -119,7 +120,11 @@ func run(t *testing.T, story func(*trial)) {
 				tr.swaps++
 			},
 			connect: func() (engine, error) { return tr.fake, nil },
-		})
+		}
+		for _, f := range change {
+			f(&cfg, tr.fake)
+		}
+		tr.watcher = New(cfg)
 		var running sync.WaitGroup
 		running.Go(func() { tr.watcher.Run(ctx) })
 		defer running.Wait()
