@@ -62,33 +62,12 @@ func TestOperationsAfterABreakIn(t *testing.T) {
 // runOperations runs blocks against a Redis of its own, and compares.
 func runOperations(t *testing.T, bash string, blocks []operationsBlock) {
 	t.Helper()
-	redis, dir := redistest.Start(t), t.TempDir()
-	if err := os.Symlink(gatewaytest.Binary(t), filepath.Join(dir, "snowgate")); err != nil {
-		t.Fatal(err)
-	}
+	redis := redistest.Start(t)
 	// The page has the usual addresses, which may be taken here.
-	addresses := strings.NewReplacer(
+	dir := runPage(t, bash, blocks, strings.NewReplacer(
 		"redis://127.0.0.1:6379", redis.URL(),
 		"127.0.0.1:8080", closedAddress(t), "127.0.0.1:9090", closedAddress(t), "127.0.0.1:8081", closedAddress(t),
-	)
-	var script strings.Builder
-	script.WriteString("set -euo pipefail\nexport no_proxy='*'\n")
-	for i, block := range blocks {
-		script.WriteString(addresses.Replace(block.script))
-		fmt.Fprintf(&script, "echo '=== block %d'\n", i)
-	}
-	stdout := runSession(t, bash, dir, script.String())
-	for i, block := range blocks {
-		printed, rest, ended := strings.Cut(stdout, fmt.Sprintf("=== block %d\n", i))
-		if !ended {
-			t.Errorf("this block of docs/how-to/operations.md fails:\n%s\nit prints\n%s", block.script, printed)
-			break
-		}
-		stdout = rest
-		if !block.expected().MatchString(squeeze(printed)) {
-			t.Errorf("this block of docs/how-to/operations.md\n%s\nprints\n%s\nand the page says\n%s", block.script, printed, block.output)
-		}
-	}
+	))
 	log := readFile(t, filepath.Join(dir, "snowgate.log"))
 	if leak := gatewaytest.Leak(log); leak != "" {
 		t.Errorf("the log holds a token or a secret: %.12s…", leak)
@@ -101,24 +80,60 @@ func runOperations(t *testing.T, bash string, blocks []operationsBlock) {
 	}
 }
 
+// runPage runs the blocks of a page, one after the other in one shell, and compares what each
+// prints with what the page says. It returns the directory in which they ran.
+func runPage(t *testing.T, bash string, blocks []operationsBlock, addresses *strings.Replacer) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.Symlink(gatewaytest.Binary(t), filepath.Join(dir, "snowgate")); err != nil {
+		t.Fatal(err)
+	}
+	var script strings.Builder
+	script.WriteString("set -euo pipefail\nexport no_proxy='*'\n")
+	for i, block := range blocks {
+		script.WriteString(addresses.Replace(block.script))
+		fmt.Fprintf(&script, "echo '=== block %d'\n", i)
+	}
+	stdout := runSession(t, bash, dir, script.String(),
+		"SNOWGATE_LISTEN="+addresses.Replace("127.0.0.1:8080"), "SNOWGATE_ADMIN_LISTEN="+addresses.Replace("127.0.0.1:9090"))
+	for i, block := range blocks {
+		printed, rest, ended := strings.Cut(stdout, fmt.Sprintf("=== block %d\n", i))
+		if !ended {
+			t.Errorf("this block of the page fails:\n%s\nit prints\n%s", block.script, printed)
+			break
+		}
+		stdout = rest
+		if !block.expected().MatchString(squeeze(printed)) {
+			t.Errorf("this block of the page\n%s\nprints\n%s\nand the page says\n%s", block.script, printed, block.output)
+		}
+	}
+	return dir
+}
+
 // runSession runs a script in dir, and afterwards ends whatever it has started.
-func runSession(t *testing.T, bash, dir, script string) (stdout string) {
+func runSession(t *testing.T, bash, dir, script string, env ...string) (stdout string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), bash, "-c", script)
 	command.Dir = dir
-	command.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "SNOWGATE_DRAIN=0s", "GORACE=atexit_sleep_ms=0"}
+	command.Env = append(env, "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "SNOWGATE_DRAIN=0s", "GORACE=atexit_sleep_ms=0")
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	// Files and no pipes: what the script leaves behind would hold a pipe open, and Run would wait for it.
+	logs := t.TempDir()
+	out, err := os.Create(filepath.Join(logs, "stdout"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	var stderr strings.Builder
-	command.Stdout, command.Stderr = out, &stderr
+	stderr, err := os.Create(filepath.Join(logs, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	command.Stdout, command.Stderr = out, stderr
 	err = command.Run()
 	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // the whole group, and nobody is left if all went well
 	if err != nil {
-		t.Errorf("the session ends with %v:\n%s", err, stderr.String())
+		t.Errorf("the session ends with %v:\n%s", err, readFile(t, stderr.Name()))
 	}
 	return readFile(t, out.Name())
 }
