@@ -16,31 +16,46 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestOperations runs every line of docs/how-to/operations.md against the real gateway
+// operationsPages are the pages of docs/how-to that are one session, in their order.
+var operationsPages = []string{
+	"administrator", "create-a-client", "rotate-a-secret", "disable-a-client", "revoke",
+	"rotate-the-tag-key", "delete-a-client", "audit", "stop",
+}
+
+// operationsSession returns the blocks of operationsPages.
+func operationsSession(t *testing.T) (blocks []operationsBlock) {
+	t.Helper()
+	for _, page := range operationsPages {
+		blocks = append(blocks, operationsBlocks(string(readDoc(t, "how-to/"+page+".md")))...)
+	}
+	return blocks
+}
+
+// TestOperations runs every line of operationsPages against the real gateway
 // and a real Redis, and compares what each block prints with what the page says.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	bash := require(t, "bash", "bash")
 	require(t, "curl", "curl")
 	require(t, "jq", "jq")
-	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "how-to", "operations.md")))
+	blocks := operationsSession(t)
 	if shown := slices.DeleteFunc(slices.Clone(blocks), func(b operationsBlock) bool { return b.output == "" }); len(blocks) < 5 || len(shown) < 5 {
-		t.Fatalf("docs/how-to/operations.md has %d blocks of shell, and %d of them say what they print", len(blocks), len(shown))
+		t.Fatalf("the pages have %d blocks of shell, and %d of them say what they print", len(blocks), len(shown))
 	}
 	runOperations(t, bash, blocks)
 }
 
-// TestOperationsAfterABreakIn runs the page as far as its recipe after a break-in, in the layout
+// TestOperationsAfterABreakIn runs the pages as far as its recipe after a break-in, in the layout
 // and with the worker numbers of each of the five systems.
 func TestOperationsAfterABreakIn(t *testing.T) {
 	t.Parallel()
 	bash := require(t, "bash", "bash")
 	require(t, "curl", "curl")
 	require(t, "jq", "jq")
-	blocks := operationsBlocks(readFile(t, filepath.Join("..", "docs", "how-to", "operations.md")))
+	blocks := operationsSession(t)
 	last := slices.IndexFunc(blocks, func(b operationsBlock) bool { return strings.Contains(b.script, "host broken into") })
 	if last < 0 || !strings.Contains(blocks[last].output, "\n401\n") {
-		t.Fatal("docs/how-to/operations.md has no recipe after a break-in that ends with a token refused")
+		t.Fatal("docs/how-to/revoke.md has no recipe after a break-in that ends with a token refused")
 	}
 	const number = "export SNOWGATE_WORKER_ID=1\n"
 	for system, env := range systemRows(t) {
@@ -52,7 +67,7 @@ func TestOperationsAfterABreakIn(t *testing.T) {
 				blocks[i].script = strings.ReplaceAll(b.script, number, "export '"+strings.Join(env, "' '")+"'\n")
 			}
 			if !found {
-				t.Fatalf("docs/how-to/operations.md has no line %q", number)
+				t.Fatalf("the pages have no line %q", number)
 			}
 			runOperations(t, bash, blocks)
 		})
@@ -63,7 +78,7 @@ func TestOperationsAfterABreakIn(t *testing.T) {
 func runOperations(t *testing.T, bash string, blocks []operationsBlock) {
 	t.Helper()
 	redis := redistest.Start(t)
-	// The page has the usual addresses, which may be taken here.
+	// The pages have the usual addresses, which may be taken here.
 	dir := runPage(t, bash, blocks, strings.NewReplacer(
 		"redis://127.0.0.1:6379", redis.URL(),
 		"127.0.0.1:8080", closedAddress(t), "127.0.0.1:9090", closedAddress(t), "127.0.0.1:8081", closedAddress(t),
