@@ -143,6 +143,24 @@ func TestPagesAreReachable(t *testing.T) {
 	}
 }
 
+// TestReferencePagesLookAlike: each begins with what it is about, and ends with where to read on.
+func TestReferencePagesLookAlike(t *testing.T) {
+	t.Parallel()
+	shape := regexp.MustCompile("(?s)\\A# [^\n]+\n\n[A-Z`][^\n]+\n.*\n## See also\n\n(- \\[[^\n]+\\)\n)+\\z")
+	found := 0
+	for name, page := range repositoryFiles(t, ".md") {
+		if strings.HasPrefix(name, "docs/reference/") {
+			found++
+			if !shape.MatchString(page) {
+				t.Errorf("%s needs a heading, a paragraph that says what it is about, and at the end a list under ## See also", name)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d pages of reference were found", found)
+	}
+}
+
 var mentionedPage = regexp.MustCompile(`\bdocs/[A-Za-z0-9_/.-]*[A-Za-z0-9_]`)
 
 // TestMentionedPagesExist looks up each path below docs that code, scripts and configuration mention.
