@@ -62,7 +62,7 @@ func commands() []command {
 		{"ids free", "-worker N | -unused [-for 24h]", "free worker numbers that addresses keep (WORKER_ID=registry)", runIDsFree},
 		{"ids rebase", "-epoch T | -layout L | …", "change epoch, layout or token key of an installation", runRebase},
 		{"token inspect", "[TOKEN-or-ID]", "decode a token or its id offline", runTokenInspect},
-		{"config", "[-check]", "print the effective configuration, or only check it", runConfig},
+		{"config", "[-check [-redis]]", "print the effective configuration, or only check it", runConfig},
 		{"version", "", "print version, commit and Go version", runVersion},
 	}
 }

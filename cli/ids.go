@@ -44,7 +44,7 @@ func runRebase(ctx context.Context, p *Process, args []string) error {
 	}
 	store, err := redisstore.Open(redisstore.Options{
 		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second),
-		WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout,
+		WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
 	})
 	if err != nil {
 		return usageError{err}

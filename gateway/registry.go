@@ -49,9 +49,14 @@ func (g *shared) refuseClash(ctx context.Context) error {
 			return nil
 		}
 	}
+	return clashOf(g.clients)
+}
+
+// clashOf returns an error if a client is both configured and stored in Redis.
+func clashOf(known *clients.Registry) error {
 	const most = 20 // are named
-	twice, _ := g.clients.Page("", most, func(c *clients.Client) bool {
-		return c.Source != clients.SourceRegistry && g.clients.Stored(c.ID) != nil
+	twice, _ := known.Page("", most, func(c *clients.Client) bool {
+		return c.Source != clients.SourceRegistry && known.Stored(c.ID) != nil
 	})
 	if len(twice) == 0 {
 		return nil

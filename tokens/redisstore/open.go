@@ -56,6 +56,9 @@ type Options struct {
 	WaitReplicas int
 	// WaitTimeout bounds that wait, on top of Timeout. Default: that of Timeout.
 	WaitTimeout time.Duration
+	// Once says that the Store is asked a few things once, such as by a check. It then reports every
+	// failure as it is; without, commands fail at once for a while after two that the server refused.
+	Once bool
 }
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
@@ -78,7 +81,7 @@ func Open(opts Options) (*Store, error) {
 	if err := opts.checkWait(); err != nil {
 		return nil, err
 	}
-	s := &Store{prefix: opts.Prefix, timeout: opts.Timeout, probes: newProbes(), observe: opts.Observe}
+	s := &Store{prefix: opts.Prefix, timeout: opts.Timeout, probes: newProbes(), observe: opts.Observe, once: opts.Once}
 	if opts.WaitReplicas > 0 {
 		s.waitReplicas, s.waitTimeout = opts.WaitReplicas, cmp.Or(opts.WaitTimeout, opts.Timeout)
 	}
@@ -190,6 +193,10 @@ func (s *Store) cluster(address string) (redis.UniversalClient, error) {
 
 // guard hangs the breaker and the dialling into a client of one server.
 func (s *Store) guard(node *redis.Client) {
+	if s.once {
+		node.AddHook(dialing{})
+		return
+	}
 	node.AddHook(&breaker{
 		probes:   s.probes,
 		patience: s.timeout / 2,

@@ -25,6 +25,7 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	probes  *probes
+	once    bool // no breaker
 	// demoted says that the server refused to write at the monitor's last probe:
 	// it may be a replica by now, whose copy of a token proves nothing.
 	demoted atomic.Bool

@@ -1,0 +1,184 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"snowgate/clients"
+	"snowgate/clients/redisclients"
+	"snowgate/config"
+	"snowgate/idgen"
+	"snowgate/tokens/redisstore"
+)
+
+// clockNote is the difference between the clocks of Redis and this host from which on it is told.
+const clockNote = 250 * time.Millisecond
+
+// CheckStart returns what a start with cfg on this host would find without asking Redis, all of it.
+// What depends on other processes, such as an address that is in use, it does not look at: a check
+// beside a running gateway must pass.
+func CheckStart(ctx context.Context, cfg config.Config) error {
+	var faults []error
+	g, err := newGateway(cfg, zerolog.Nop(), "", "")
+	if err == nil {
+		g.close()
+	}
+	faults = append(faults, err)
+	if cfg.WorkerID.Source == config.WorkerIPv4 || cfg.WorkerID.Source == config.WorkerAuto {
+		faults = append(faults, checkOctet(ctx, cfg))
+	}
+	_, err = idgen.ParsePolicy(cfg.IDRollback, cfg.IDRollbackWait, cfg.IDRingSize)
+	faults = append(faults, err)
+	if scheme, err := idgen.NewScheme(cfg.IDLayout, cfg.Epoch); err == nil && cfg.StateFile != "" {
+		if err := idgen.CheckHighWater(cfg.StateFile, scheme); err != nil {
+			faults = append(faults, fmt.Errorf("%sSTATE_FILE: %w", config.Prefix, err))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return &ConfigError{err}
+	}
+	return nil
+}
+
+// checkOctet returns an error if this host has no IPv4 address, or one whose last octet is too wide.
+func checkOctet(ctx context.Context, cfg config.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	address, err := idgen.LocalIPv4(ctx, redisAddress(cfg.RedisURL))
+	if err != nil {
+		return fmt.Errorf("%sWORKER_ID: %w", config.Prefix, err)
+	}
+	return fitOctet(cfg, address)
+}
+
+// CheckRedis returns what a start with cfg would find in Redis, all of it, and notes about what may
+// not be meant. It writes nothing there.
+func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err error) {
+	if !cfg.RedisURL.IsSet() {
+		return nil, &ConfigError{fmt.Errorf("-redis: %sREDIS_URL is not set: there is no Redis to look at", config.Prefix)}
+	}
+	store, err := redisstore.Open(redisstore.Options{
+		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: cfg.StoreTimeout, WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
+	})
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	defer func() { _ = store.Close() }()
+	begin := time.Now()
+	now, err := store.Time(ctx)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	if note := clockDifference(now, begin, time.Since(begin)); note != "" {
+		notes = append(notes, note)
+	}
+	var faults []error
+	if now.Before(cfg.Epoch) {
+		faults = append(faults, fmt.Errorf("%sEPOCH: %s is in the future by the clock of Redis, where it is %s; correct that clock",
+			config.Prefix, cfg.Epoch.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
+	}
+	err = missingRights(ctx, cfg, store)
+	if errors.Is(err, redisstore.ErrRightsUnknown) {
+		notes, err = append(notes, config.Prefix+"REDIS_URL: "+err.Error()), nil
+	}
+	faults = append(faults, err)
+	recorded, err := store.Recorded(ctx)
+	if err != nil {
+		faults = append(faults, unusable(err))
+	} else if err := store.Mismatch(InstallationOf(cfg), recorded); err != nil {
+		faults = append(faults, wayOut(err))
+	}
+	switch policy := store.EvictionPolicy(ctx); policy {
+	case "noeviction":
+	case "":
+		notes = append(notes, config.Prefix+"REDIS_URL: Redis does not tell its maxmemory-policy; it must be noeviction")
+	default:
+		faults = append(faults, fmt.Errorf("%sREDIS_URL: maxmemory-policy of this Redis is %s: when it is full it throws live tokens and revocation rules away; set it to noeviction",
+			config.Prefix, policy))
+	}
+	if err == nil {
+		faults = append(faults, checkClash(ctx, cfg, store))
+	}
+	return notes, allFaults(faults)
+}
+
+// allFaults joins faults. They are faults of whoever configured unless one is about Redis being away.
+func allFaults(faults []error) error {
+	err := errors.Join(faults...)
+	for _, fault := range faults {
+		if _, ok := errors.AsType[*redisstore.Error](fault); ok {
+			if _, usage := errors.AsType[*ConfigError](fault); !usage {
+				return err
+			}
+		}
+	}
+	if err != nil {
+		return &ConfigError{err}
+	}
+	return nil
+}
+
+// unusable tells apart a Redis that is away, and one that is the wrong one.
+func unusable(err error) error {
+	failure, ok := errors.AsType[*redisstore.Error](err)
+	if !ok {
+		return err
+	}
+	switch failure.Kind {
+	case redisstore.KindAuth:
+		return &ConfigError{fmt.Errorf("%sREDIS_URL: the password is wrong, or a right is missing: %w", config.Prefix, err)}
+	case redisstore.KindReadOnly:
+		return &ConfigError{fmt.Errorf("%sREDIS_URL: the server takes no writes, it may be a replica; name the primary, or use redis+sentinel://: %w", config.Prefix, err)}
+	}
+	return fmt.Errorf("%sREDIS_URL: Redis cannot be asked; is it running, and reachable from here? %w", config.Prefix, err)
+}
+
+// clockDifference returns a note if the clock of Redis, which was asked at an instant and took some
+// time, is not that of this host.
+func clockDifference(redis, asked time.Time, took time.Duration) string {
+	ahead := redis.Sub(asked.Add(took / 2))
+	if ahead.Abs() <= clockNote+took/2 {
+		return ""
+	}
+	direction := "ahead of"
+	if ahead < 0 {
+		direction = "behind"
+	}
+	return fmt.Sprintf("%sREDIS_URL: the clock of Redis is %v %s that of this host: ids and expiries follow Redis; run NTP on both",
+		config.Prefix, ahead.Abs().Round(10*time.Millisecond), direction)
+}
+
+// missingRights returns an error that names what the user of Redis lacks.
+func missingRights(ctx context.Context, cfg config.Config, store *redisstore.Store) error {
+	missing, err := store.MissingRights(ctx)
+	switch {
+	case errors.Is(err, redisstore.ErrRightsUnknown):
+		return err
+	case err != nil:
+		return unusable(err)
+	case missing != nil:
+		return fmt.Errorf("%sREDIS_URL: its user may not: %s; grant it with ACL SETUSER … ~%s:* ~{%s}:* &{%s}:* and those commands",
+			config.Prefix, strings.Join(missing, ", "), cfg.KeyPrefix, cfg.KeyPrefix, cfg.KeyPrefix)
+	}
+	return nil
+}
+
+// checkClash returns an error if a configured client is in the registry, too.
+func checkClash(ctx context.Context, cfg config.Config, store *redisstore.Store) error {
+	known := clients.NewRegistry(cfg.TokenTTL)
+	registry := redisclients.New(store.Client(), known, redisclients.Options{
+		Prefix: cfg.KeyPrefix, Timeout: cfg.StoreTimeout, MaxTTL: cfg.TokenMaxTTL, Now: time.Now, Report: func(error) {},
+	})
+	if err := known.ReplaceFile(cfg.File.Clients); err != nil {
+		return err
+	}
+	if err := registry.Refresh(ctx, true); err != nil {
+		return unusable(err)
+	}
+	return clashOf(known)
+}

@@ -1,0 +1,166 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// need is what the gateway must be allowed to do with one key, or with none.
+type need struct {
+	key      string   // empty: these commands have no key
+	commands []string // with their arguments; KEY stands for the key
+}
+
+// needs returns every command of the gateway, those within its scripts included, with keys of each
+// kind.
+func (s *Store) needs() []need {
+	shared := func(name string, commands ...string) need { return need{s.sharedKey(name), commands} }
+	return []need{
+		{"", []string{"PING", "TIME", "INFO", "EVALSHA 0 0", "EVAL 0 0",
+			"PUBLISH " + s.pushChannel() + " x", "PUBLISH " + s.pushChannel() + ":x x",
+			"SUBSCRIBE " + s.pushChannel() + " " + s.pushChannel() + ":x"}},
+		{s.prefix + ":t:x", []string{"GET KEY", "GETEX KEY", "MGET KEY", "SET KEY x", "DEL KEY"}},
+		{s.prefix + ":l:x", []string{"GET KEY", "SET KEY x"}},
+		shared("epoch", "GETEX KEY", "EXISTS KEY", "SET KEY x"),
+		shared("installation", "HGET KEY x", "HMGET KEY x", "HLEN KEY", "HSET KEY x x"),
+		shared("w", "HGET KEY x", "HSET KEY x x"),
+		shared("wl", "ZADD KEY 0 x", "ZSCORE KEY x", "ZRANGE KEY 0 0", "ZRANGEBYSCORE KEY 0 0"),
+		shared("wa", "HGET KEY x", "HSET KEY x x"),
+		shared("wr", "HGET KEY x", "HSET KEY x x"),
+		shared("rev", "HGET KEY x", "HGETALL KEY", "HSET KEY x x", "HDEL KEY x", "HSCAN KEY 0"),
+		shared("tagkey", "HGETALL KEY", "HSETNX KEY x x", "HDEL KEY x", "EXISTS KEY"),
+		shared("c", "HGET KEY x", "HGETALL KEY", "HSET KEY x x", "HDEL KEY x", "HEXISTS KEY x", "HLEN KEY"),
+		shared("cs", "ZADD KEY 0 x", "ZSCORE KEY x", "ZCARD KEY", "ZRANGEBYSCORE KEY 0 0"),
+		shared("cu", "HGET KEY x", "HGETALL KEY", "HSET KEY x x", "HDEL KEY x"),
+		shared("cm", "HGET KEY x", "HSET KEY x x"),
+	}
+}
+
+// ErrRightsUnknown says that the rights could not be looked at: that takes MULTI, or ACL.
+var ErrRightsUnknown = errors.New("redisstore: the user may neither use MULTI nor ACL, so its rights cannot be looked at")
+
+// MissingRights returns what the user of the configured URL may not do and the gateway has to: a
+// command and its key or channel each. Nothing is executed: Redis judges a command when it is put
+// into a transaction, and the transaction is discarded; a user without MULTI is judged by ACL
+// DRYRUN, which Redis has from version 7 on.
+func (s *Store) MissingRights(ctx context.Context) ([]string, error) {
+	const op = "look at the rights"
+	needs := s.needs()
+	if s.waitReplicas > 0 {
+		needs = append(needs, need{"", []string{"WAIT 0 0"}})
+	}
+	var all []string
+	for _, n := range needs {
+		missing, err := s.missing(ctx, n)
+		if errors.Is(err, ErrRightsUnknown) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, failure(op, err)
+		}
+		all = append(all, missing...)
+	}
+	return all, nil
+}
+
+// missing tries the commands of one need.
+func (s *Store) missing(ctx context.Context, n need) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	node, err := s.nodeOf(ctx, n.key)
+	if err != nil {
+		return nil, err
+	}
+	conn := node.Conn()
+	defer func() { _ = conn.Close() }()
+	may := queued
+	switch err := conn.Do(ctx, "multi").Err(); {
+	case err == nil:
+		defer conn.Do(ctx, "discard")
+	case Kind(err) == KindAuth:
+		if may, err = dryRun(ctx, conn); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	var missing []string
+	for _, command := range n.commands {
+		var args []any
+		for _, word := range strings.Fields(command) {
+			if word == "KEY" {
+				word = n.key
+			}
+			args = append(args, word)
+		}
+		ok, err := may(ctx, conn, args)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			missing = append(missing, strings.TrimSpace(strings.Fields(command)[0]+" "+n.subject(args)))
+		}
+	}
+	return missing, nil
+}
+
+// judge tells whether the user of conn may run a command.
+type judge func(ctx context.Context, conn *redis.Conn, command []any) (bool, error)
+
+// queued is the judge within a transaction.
+func queued(ctx context.Context, conn *redis.Conn, command []any) (bool, error) {
+	err := conn.Do(ctx, command...).Err()
+	if err != nil && Kind(err) == KindAuth {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// dryRun returns the judge that asks ACL DRYRUN about the user of conn.
+func dryRun(ctx context.Context, conn *redis.Conn) (judge, error) {
+	user, err := conn.Do(ctx, "acl", "whoami").Text()
+	if err != nil {
+		return nil, ErrRightsUnknown
+	}
+	if err := conn.Do(ctx, "acl", "dryrun", user, "ping").Err(); err != nil {
+		return nil, ErrRightsUnknown
+	}
+	return func(ctx context.Context, conn *redis.Conn, command []any) (bool, error) {
+		verdict, err := conn.Do(ctx, append([]any{"acl", "dryrun", user}, command...)...).Text()
+		return verdict == "OK", err
+	}, nil
+}
+
+// subject names the key or channel of a command.
+func (n need) subject(args []any) string {
+	if n.key == "" && len(args) > 1 {
+		if name, _ := args[1].(string); name != "0" {
+			return name
+		}
+	}
+	return n.key
+}
+
+// nodeOf returns the server that has a key, that of the shared keys if it is empty.
+func (s *Store) nodeOf(ctx context.Context, key string) (*redis.Client, error) {
+	switch client := s.client.(type) {
+	case *redis.Client:
+		return client, nil
+	case *redis.ClusterClient:
+		if key == "" {
+			key = s.sharedKey("epoch")
+		}
+		return client.MasterForKey(ctx, key)
+	default:
+		return nil, fmt.Errorf("a client of type %T has no nodes", client)
+	}
+}
+
+// EvictionPolicy returns Redis's maxmemory-policy, empty if it does not tell.
+func (s *Store) EvictionPolicy(ctx context.Context) string {
+	return s.Monitor(MonitorConfig{}).evictionPolicy(ctx)
+}
