@@ -83,3 +83,28 @@ func TestRideLastsBeneathTheCeiling(t *testing.T) {
 		})
 	}
 }
+
+// What a ride leaves room for while the clock that ceilings follow is behind: 100 000
+// ids a second for a minute, 1500 for an hour.
+func TestRideLeavesRoom(t *testing.T) {
+	for step, perMS := range map[time.Duration]float64{time.Minute: 100, time.Hour: 1.5} {
+		leased(t, Monotonic(), func(t *testing.T, g *Generator, _ *memorySource, host, lease *stepClock) {
+			time.Sleep(900 * time.Millisecond)
+			mustNext(t, g)
+			host.step(-step)
+			lease.step(-step)
+			mustNext(t, g)
+			before, wanted := g.Health().CeilingDistance, 0.0
+			for range 6000 {
+				for wanted += perMS; wanted >= 1; wanted-- {
+					mustNext(t, g)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			share := float64(6*time.Second) / float64(step)
+			if used := before - g.Health().CeilingDistance; used > time.Duration(1.1*share*float64(before))+10*time.Millisecond {
+				t.Errorf("%v: %v of %v are used after 6 s", step, used, before)
+			}
+		})
+	}
+}
