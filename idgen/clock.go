@@ -13,11 +13,12 @@ type Clock interface {
 	Now() (unixMilli int64, err error)
 }
 
-// Referenced is implemented by clocks that follow a reference by slewing, and
-// never step back. A generator on such a clock never runs ahead of it: while the
-// floor of its lease is in the future it refuses with ErrClockBehind, whereas on
+// Referenced is implemented by clocks that follow a reference, which grants the
+// ceilings, too. A generator on such a clock does not begin ahead of it: while the
+// floor of a new lease is in the future it refuses with ErrClockBehind, whereas on
 // another clock the monotonic policy starts at a floor that is more than 5 s
-// ahead at once.
+// ahead at once. Where the clock steps back, because its reference has, the policy
+// decides as on any clock.
 type Referenced interface {
 	Clock
 

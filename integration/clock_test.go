@@ -179,9 +179,27 @@ func (s *timeScene) wantFollowing(within, ahead time.Duration) {
 	}
 }
 
-// TestReferenceClockJumps sets the clock of Redis by little: a gateway issues
-// nothing while it is more than 250 ms off, judges tokens all the time, and
-// recovers by itself.
+// wantRiding waits until the clock of ids has stepped back, by that much, and checks that tokens are
+// issued meanwhile and after, with ids that rise.
+func (s *timeScene) wantRiding(back time.Duration) {
+	s.t.Helper()
+	gatewaytest.Eventually(s.t, noticeTime, "the step is noticed", func() bool {
+		if !s.tryIssue() {
+			s.t.Error("a token was refused")
+		}
+		return s.Metrics().Sum("idgen_clock_offset_seconds") > back.Seconds()/2
+	})
+	for range 100 {
+		if !s.tryIssue() {
+			s.t.Error("a token was refused")
+		}
+	}
+	s.wantIssuing(true)
+	s.wantJudged()
+}
+
+// TestReferenceClockJumps sets the clock of Redis by little: a gateway with the monotonic policy
+// issues all the time, and judges tokens.
 func TestReferenceClockJumps(t *testing.T) {
 	t.Parallel()
 	t.Run("back by three seconds", func(t *testing.T) {
@@ -189,7 +207,13 @@ func TestReferenceClockJumps(t *testing.T) {
 		s := newTimeScene(t)
 		s.stamp()
 		s.redis.StepClock(-3 * time.Second)
-		s.wantRefusing()
+		s.wantRiding(3 * time.Second)
+		gatewaytest.Eventually(t, followTime, "the clock has caught up", func() bool {
+			if !s.tryIssue() {
+				t.Error("a token was refused")
+			}
+			return s.Metrics().Sum("idgen_clock_offset_seconds") < 0.1
+		})
 		s.wantFollowing(followTime, -3*time.Second)
 	})
 	t.Run("by less than is refused", func(t *testing.T) {
@@ -242,10 +266,40 @@ func TestReferenceClockJumpsByAnHour(t *testing.T) {
 	each(wantExpired)
 
 	s.redis.StepClock(-time.Hour)
-	each((*timeScene).wantRefusing)
+	each(func(g *timeScene) { g.wantRiding(time.Hour) })
 	each(wantExpired)
 
-	s.redis.StepClock(time.Hour)
+	s.redis.StepClock(time.Hour) // back where it was
 	each(func(g *timeScene) { g.wantFollowing(followTime, time.Hour) })
 	each(wantExpired)
+}
+
+// TestPoliciesOnTheReferenceClock: the clock of Redis is set back by three seconds, and the policy
+// decides what happens, as with a host's clock.
+func TestPoliciesOnTheReferenceClock(t *testing.T) {
+	t.Parallel()
+	const step = 3 * time.Second
+	for policy, layout := range map[string]string{
+		"fail": "", "wait": "", "ring": "", "count": "time:41,datacenter:2,worker:5,sequence:12,rollback:3",
+	} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.StartWithClock(t)
+			s := newHostScene(t, layout, "SNOWGATE_ID_CLOCK=redis", "SNOWGATE_ID_ROLLBACK="+policy, "SNOWGATE_REDIS_URL="+redis.URL())
+			before := s.age(step + time.Second)
+			redis.StepClock(-step)
+			if policy == "fail" || policy == "wait" {
+				gatewaytest.Eventually(t, noticeTime, "issuing is refused", func() bool { _, refusal := s.try(); return refusal != "" })
+				s.wantRefused("the clock is behind ids that were issued", "the clock is behind")
+				gatewaytest.Eventually(t, followTime, "tokens are issued again", func() bool { _, refusal := s.try(); return refusal == "" })
+				return
+			}
+			gatewaytest.Eventually(t, noticeTime, "the clock has stepped", func() bool {
+				got := s.must()
+				return policy == "count" && got.Rollback == 1 && got.Time.Before(before.Time) ||
+					policy == "ring" && time.Until(got.Time) < -step/2
+			})
+			gatewaytest.Eventually(t, followTime, "the clock has caught up", func() bool { return s.must().Time.After(before.Time.Add(time.Second)) })
+		})
+	}
 }

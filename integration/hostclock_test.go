@@ -29,7 +29,7 @@ type hostScene struct {
 // newHostScene starts a gateway of that layout; an empty one is the default.
 func newHostScene(t *testing.T, layout string, env ...string) *hostScene {
 	t.Helper()
-	env = append(env, "SNOWGATE_ID_CLOCK=host")
+	env = append([]string{"SNOWGATE_ID_CLOCK=host"}, env...)
 	parsed := idgen.LayoutDefault
 	if layout != "" {
 		env = append(env, "SNOWGATE_ID_LAYOUT="+layout)

@@ -17,20 +17,25 @@ import (
 const (
 	limit     = 250 * time.Millisecond // farther from Redis TIME, issuing is refused
 	interval  = time.Second            // between readings
-	confirm   = 5                      // consistent readings before a step forward is believed
+	recheck   = 100 * time.Millisecond // between readings while a step back is in doubt
+	confirm   = 5                      // consistent readings before a step is believed
 	handover  = 5 * time.Millisecond   // until a new segment is in force, so that all readers see it
 	staleness = 10 * time.Minute       // without a reading, issuing is refused: hosts drift by up to 100 ms
 )
 
 // Clock follows the clock of the Redis node that keeps the registry. It is an
 // [idgen.Referenced] clock: between readings it runs on the monotonic clock of
-// the host, whose wall clock takes no part. It never goes backwards.
+// the host, whose wall clock takes no part.
 //
-// A difference to Redis is slewed, at an eighth of the speed of time. A
-// difference of more than 250 ms makes Now fail with an [*OffsetError] until it
-// is gone: where Redis is ahead and five readings in a row agree on it, the clock
-// steps forward; where Redis is behind, the clock stands still until Redis has
-// caught up.
+// A difference to Redis is slewed, at an eighth of the speed of time, and is no step.
+// A difference of more than 250 ms is, once five readings in a row agree on it:
+//
+//   - Where Redis is ahead, Now fails with an [*OffsetError] until then, and Time goes
+//     on; then both step forward.
+//   - Where Redis is behind, both stand still until then, about half a second, because
+//     readings come faster. Then Now steps back, so that the policy of the generator
+//     decides; Time goes on standing still until Redis has caught up, so that what has
+//     expired stays so.
 //
 // A Clock is made by NewClock, is safe for concurrent use, and needs Run. Until
 // the first reading Now fails with an error that wraps [idgen.ErrClock], and Time
@@ -39,12 +44,12 @@ type Clock struct {
 	runner  *runner
 	timeout time.Duration
 	mono    func() time.Duration // since start
-	line    atomic.Pointer[segment]
+	ids     track                // of Now
+	expiry  track                // of Time: never goes back
 	verdict atomic.Pointer[verdict]
 
-	mu      sync.Mutex // one reading at a time; guards what follows
-	latest  ClockState
-	suspect []time.Duration // differences of the last readings, while beyond the limit
+	mu     sync.Mutex // one reading at a time; guards what follows, and the suspects
+	latest ClockState
 }
 
 // verdict is what the last reading said, or why Now fails.
@@ -78,7 +83,8 @@ func NewClock(rdb redis.Scripter, prefix string) *Clock {
 		mono:    func() time.Duration { return time.Since(start) },
 	}
 	c.runner.keys = c.runner.keys[:1]
-	c.line.Store(&segment{value: time.Duration(start.UnixNano())})
+	c.ids.line.Store(&segment{value: time.Duration(start.UnixNano())})
+	c.expiry.line.Store(c.ids.line.Load())
 	c.verdict.Store(&verdict{err: errUnsynced})
 	return c
 }
@@ -93,14 +99,14 @@ func (c *Clock) Now() (unixMilli int64, err error) {
 	case m-v.at > staleness:
 		return 0, fmt.Errorf("redislease: %w: Redis TIME was last read %v ago", idgen.ErrClock, (m - v.at).Round(time.Second))
 	}
-	return int64(c.line.Load().at(m) / time.Millisecond), nil
+	return int64(c.ids.line.Load().at(m) / time.Millisecond), nil
 }
 
-// Time returns the time of the same clock to judge expiry by. It never fails:
-// where Now would, it is the best that is known.
+// Time returns the time to judge expiry by: that of Now, but for steps back. It never
+// goes back and never fails: where Now would, it is the best that is known.
 func (c *Clock) Time() time.Time {
 	m := c.mono() // before the segment is loaded: see handover
-	return time.Unix(0, int64(c.line.Load().at(m)))
+	return time.Unix(0, int64(c.expiry.line.Load().at(m)))
 }
 
 // Offset implements [idgen.Referenced]: by how much the clock was ahead of Redis
@@ -114,15 +120,19 @@ func (c *Clock) State() ClockState {
 	return c.latest
 }
 
-// Run reads Redis TIME at once and then every second, until ctx ends. Failures
-// are counted in State; the clock runs on without.
+// Run reads Redis TIME at once and then every second, or faster while a step back is
+// in doubt, until ctx ends. Failures are counted in State; the clock runs on without.
 func (c *Clock) Run(ctx context.Context) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for next := time.Now(); ctx.Err() == nil; {
 		_ = c.Sync(ctx) // State has it
+		if next = next.Add(c.pause()); time.Until(next) < 0 {
+			next = time.Now()
+		}
+		timer.Reset(time.Until(next))
 		select {
-		case <-ticker.C:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
 	}
@@ -133,7 +143,7 @@ func (c *Clock) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	sent := c.mono()
-	reading, err := c.read(ctx)
+	value, err := c.read(ctx)
 	received := c.mono()
 	if err == nil && received-sent > 2*limit {
 		err = fmt.Errorf("redislease: Redis TIME took %v, too long to tell the time by", received-sent)
@@ -150,7 +160,7 @@ func (c *Clock) Sync(ctx context.Context) error {
 	}
 	c.latest.Readings++
 	c.latest.RoundTrip, c.latest.Synced = received-sent, time.Now()
-	c.adjust(reading, sent, received)
+	c.adjust(value, sent, received)
 	return nil
 }
 
@@ -171,55 +181,32 @@ func (c *Clock) read(ctx context.Context) (time.Duration, error) {
 }
 
 // adjust follows one reading. Callers hold mu.
-func (c *Clock) adjust(reading, sent, received time.Duration) {
-	middle := sent + (received-sent)/2
+func (c *Clock) adjust(value, sent, received time.Duration) {
+	r := reading{value: value, middle: sent + (received-sent)/2, trip: received - sent, start: c.mono() + handover}
+	v := &verdict{at: r.middle}
+	defer c.verdict.Store(v)
 	if c.latest.Readings == 1 {
-		c.line.Store(&segment{start: middle, value: reading})
-		c.verdict.Store(&verdict{at: middle})
+		c.ids.begin(r)
+		c.expiry.begin(r)
 		return
 	}
-	line := c.line.Load()
-	ahead := line.at(middle) - reading
-	c.latest.Offset = ahead
-	v := &verdict{at: middle}
-	if ahead.Abs() > limit {
-		v.err = fmt.Errorf("redislease: %w", &OffsetError{Offset: ahead, Limit: limit})
+	c.latest.Offset = c.ids.ahead(r)
+	expiry := c.expiry.follow(r, false)
+	switch ids := c.ids.follow(r, true); {
+	case ids == beyond && expiry == within: // it has returned from a step back
+		c.ids.line.Store(c.expiry.line.Load())
+		c.ids.trusted, c.ids.suspect = r.off(), c.ids.suspect[:0]
+	case ids == beyond:
+		v.err = fmt.Errorf("redislease: %w", &OffsetError{Offset: c.latest.Offset, Limit: limit})
 	}
-	c.verdict.Store(v)
-	c.line.Store(c.next(line, ahead, received-sent))
 }
 
-// next decides how the time line goes on.
-func (c *Clock) next(line *segment, ahead, roundTrip time.Duration) *segment {
-	start := c.mono() + handover
-	if ahead < -limit {
-		if c.believed(ahead) {
-			c.suspect = c.suspect[:0]
-			return line.jump(start, -ahead)
-		}
-		return line.follow(start, 0, false) // go on, if it stood still
+// pause returns how long to wait for the next reading.
+func (c *Clock) pause() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest.Offset > limit && len(c.ids.suspect) > 0 {
+		return recheck
 	}
-	c.suspect = c.suspect[:0]
-	if ahead > limit {
-		return line.follow(start, -ahead, true)
-	}
-	return line.follow(start, correction(ahead, roundTrip), false)
-}
-
-// correction is what a reading asks for: nothing if the true middle of the
-// round trip may have been where the clock already is.
-func correction(ahead, roundTrip time.Duration) time.Duration {
-	if ahead.Abs() <= roundTrip/2 {
-		return 0
-	}
-	return -ahead
-}
-
-// believed reports whether enough readings in a row agree on a difference.
-func (c *Clock) believed(ahead time.Duration) bool {
-	if n := len(c.suspect); n > 0 && (c.suspect[n-1]-ahead).Abs() > limit {
-		c.suspect = c.suspect[:0]
-	}
-	c.suspect = append(c.suspect, ahead)
-	return len(c.suspect) >= confirm
+	return interval
 }

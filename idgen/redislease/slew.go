@@ -8,7 +8,7 @@ const slewing = 8
 // segment is a stretch of a clock's time line, a function of the monotonic
 // clock: before start it is that of the segment before, from start on it runs on
 // from there, at a rate that takes off (or adds) correction, and no more. As the
-// rate never reaches 0 from above, the function never falls.
+// rate is never below 0, the function falls nowhere but where it steps.
 //
 // All durations but correction count from a common origin.
 type segment struct {
@@ -46,9 +46,9 @@ func (s *segment) follow(start, correction time.Duration, frozen bool) *segment 
 	return &segment{start: start, value: s.at(start), correction: correction, frozen: frozen, before: &last}
 }
 
-// jump returns the segment that steps forward at start.
-func (s *segment) jump(start, by time.Duration) *segment {
+// step returns the segment that is at value at start, whatever it was before.
+func (s *segment) step(start, value time.Duration) *segment {
 	next := s.follow(start, 0, false)
-	next.value += max(0, by)
+	next.value = value
 	return next
 }

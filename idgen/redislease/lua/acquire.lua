@@ -42,7 +42,7 @@ local function grant(n, note)
   rec.address, rec.owner = address, owner
   raise(rec, lead, client + tolerance + lead)
   write(r, n, rec)
-  redis.call('ZADD', LEASES, text(now + ttl), text(n))
+  lease(rec, lead, ttl, n)
   redis.call('HSET', ADDRESSES, address, text(n))
   if registry then redis.call('HSET', KEPT, address, text(n)) end
   if rec.ceiling < rec.floor then

@@ -60,7 +60,7 @@ end
 rec.nonce, rec.address, rec.owner = successor, address, owner
 raise(rec, lead, latest)
 write(r, n, rec)
-redis.call('ZADD', LEASES, text(now + ttl), text(n))
+lease(rec, lead, ttl, n)
 if rec.ceiling < rec.floor then
   return { 'pending', n, rec.floor, rec.ceiling, now, rec.floor - now, '' }
 end

@@ -99,3 +99,10 @@ local function raise(rec, lead, latest)
     rec.ceiling = math.max(rec.ceiling, math.min(now + lead, latest))
   end
 end
+
+-- lease reserves a number for its holder. It lasts for as long as it is believed to
+-- by the ceiling that is written with it (see extend.lua), also where the clock of Redis
+-- has stepped back since that was recorded.
+local function lease(rec, lead, ttl, n)
+  redis.call('ZADD', LEASES, text(math.max(now, rec.ceiling - lead) + ttl), text(n))
+end

@@ -1,0 +1,82 @@
+package redislease
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// reading is one reading of Redis TIME. All but value is on the monotonic clock.
+type reading struct {
+	value  time.Duration
+	middle time.Duration // of the round trip, when it is taken to have been read
+	trip   time.Duration
+	start  time.Duration // when what follows from it comes into force
+}
+
+// off is by how much Redis is ahead of the monotonic clock.
+func (r reading) off() time.Duration { return r.value - r.middle }
+
+// track is a time line that follows Redis.
+type track struct {
+	line    atomic.Pointer[segment]
+	trusted time.Duration   // off of the last reading that was within the limit, or believed
+	suspect []time.Duration // off of the last readings, while beyond the limit
+}
+
+// begin makes the line start with a reading.
+func (t *track) begin(r reading) {
+	t.line.Store(&segment{start: r.middle, value: r.value})
+	t.trusted = r.off()
+}
+
+// ahead returns by how much the line is ahead of Redis.
+func (t *track) ahead(r reading) time.Duration { return t.line.Load().at(r.middle) - r.value }
+
+// outcome is where a track is after a reading.
+type outcome int
+
+const (
+	within outcome = iota // the limit, or soon
+	still                 // it stands still, because Redis is behind
+	beyond                // Redis is ahead
+)
+
+// follow decides how the line goes on. Where Redis is behind, it steps back if it may.
+// What Redis was trusted with before is believed at once: it has returned.
+func (t *track) follow(r reading, back bool) outcome {
+	line, ahead := t.line.Load(), t.ahead(r)
+	near := ahead.Abs() <= limit
+	returned := (r.off()-t.trusted).Abs() <= limit && ahead < 0
+	switch {
+	case near:
+		t.line.Store(line.follow(r.start, correction(ahead, r.trip), false))
+	case returned || (ahead < 0 || back) && t.believed(r):
+		t.line.Store(line.step(r.start, r.off()+r.start))
+	case ahead > 0:
+		t.line.Store(line.follow(r.start, -ahead, true))
+		return still
+	default:
+		t.line.Store(line.follow(r.start, 0, false)) // go on, if it stood still
+		return beyond
+	}
+	t.trusted, t.suspect = r.off(), t.suspect[:0]
+	return within
+}
+
+// correction is what a reading asks for: nothing if the true middle of the
+// round trip may have been where the clock already is.
+func correction(ahead, roundTrip time.Duration) time.Duration {
+	if ahead.Abs() <= roundTrip/2 {
+		return 0
+	}
+	return -ahead
+}
+
+// believed reports whether enough readings in a row agree on a step.
+func (t *track) believed(r reading) bool {
+	if n := len(t.suspect); n > 0 && (t.suspect[n-1]-r.off()).Abs() > limit {
+		t.suspect = t.suspect[:0]
+	}
+	t.suspect = append(t.suspect, r.off())
+	return len(t.suspect) >= confirm
+}
