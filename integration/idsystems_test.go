@@ -1,0 +1,538 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"snowgate/idgen"
+	"snowgate/integration/gatewaytest"
+	"snowgate/tokens/tokenstest/redistest"
+)
+
+// What docs/ids.md calls the things that a gateway does when its clock steps back.
+const (
+	waits   = "waits"
+	rides   = "rides through"
+	ringsOn = "goes on in the ring"
+	counts  = "counts, rollback %d"
+	refuses = "503 “%s” until the clock is back"
+	stays   = "503 “%s” until a restart"
+)
+
+const (
+	reasonBehind = "the clock is behind ids that were issued"
+	reasonFull   = "the clock stepped back more often than ids can count"
+)
+
+// stepsBack are the columns of the table.
+var stepsBack = []time.Duration{2 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, time.Hour}
+
+// idSystems are the rows: the files of deploy/id-systems, and none for the default.
+var idSystems = []string{"A", "B", "C", "D", "E", "default"}
+
+// systemEnv returns the variables of a system's file.
+func systemEnv(t *testing.T, system string) []string {
+	t.Helper()
+	if system == "default" {
+		return []string{"SNOWGATE_WORKER_ID=auto"} // not that of the other tests
+	}
+	text, err := os.ReadFile(filepath.Join("..", "deploy", "id-systems", strings.ToLower(system)+".env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var env []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			env = append(env, line)
+		}
+	}
+	return env
+}
+
+// systemWorker returns the datacenter and worker number that a system comes to on a Redis that is new.
+func systemWorker(t *testing.T, system, redis string) idgen.Worker {
+	t.Helper()
+	switch system {
+	case "B":
+		return idgen.Worker{Number: 0} // the first that is free
+	case "C":
+		return idgen.Worker{Datacenter: 2, Number: 3}
+	case "D":
+		return idgen.Worker{Datacenter: 0, Number: 1}
+	case "E":
+		return idgen.Worker{Number: 1} // the first of the counter
+	}
+	address, err := idgen.LocalIPv4(t.Context(), redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	octet, err := idgen.LastOctet(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return idgen.Worker{Number: octet}
+}
+
+// stampClock is the clock that stamps ids: the host's or that of Redis.
+type stampClock struct {
+	mu     sync.Mutex
+	move   func(time.Duration)
+	offset time.Duration
+	steps  int
+}
+
+func (c *stampClock) step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.move(d)
+	c.offset += d
+	c.steps++
+}
+
+// now returns what the clock shows, and how often it was set so far.
+func (c *stampClock) now() (shown time.Time, steps int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.offset), c.steps
+}
+
+// attempt is one request for a token and what came of it.
+type attempt struct {
+	sent, got           time.Time // by the clock that stamps
+	sentAt, gotAt       time.Time // by a clock that is right
+	sentSteps, gotSteps int       // how often the clock was set before
+	id                  idgen.ID
+	parts               idgen.Parts
+	refusal             string // why there is no id
+}
+
+func (a attempt) String() string {
+	const clock = "15:04:05.000"
+	return fmt.Sprintf("%s %s %s/%d/%d/%d/%d %q, sent %s after %d steps, got %s after %d", a.sentAt.Format(clock), a.id,
+		a.parts.Time.Format(clock), a.parts.Datacenter, a.parts.Worker, a.parts.Rollback, a.parts.Sequence, a.refusal,
+		a.sent.UTC().Format(clock), a.sentSteps, a.got.UTC().Format(clock), a.gotSteps)
+}
+
+func (a attempt) overlapsAStep() bool { return a.sentSteps != a.gotSteps }
+
+// systemScene is a gateway with one of the systems, on a clock that the test sets. It has had its
+// worker number for two hours, so that the clock can be set back by one.
+type systemScene struct {
+	*gatewaytest.Gateway
+	t      *testing.T
+	system string
+	scheme idgen.Scheme
+	clock  *stampClock
+	client gatewaytest.Credentials
+	http   *http.Client
+	worker idgen.Worker
+	lag    time.Duration // by how much stamps may be off the clock
+	faults int
+
+	mu       sync.Mutex
+	attempts []attempt
+	token    string // the last one
+}
+
+func newSystemScene(t *testing.T, system, clock string) *systemScene {
+	t.Helper()
+	const age = 2 * time.Hour
+	redis := redistest.StartWithClock(t)
+	redis.StepClock(-age)
+	env := append(systemEnv(t, system), "SNOWGATE_ID_CLOCK="+clock, "SNOWGATE_REDIS_URL="+redis.URL())
+	layout := idgen.LayoutDefault
+	if text := valueOf(env, "SNOWGATE_ID_LAYOUT"); text != "" {
+		var err error
+		if layout, err = idgen.ParseLayout(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scheme, err := idgen.NewScheme(layout, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &systemScene{
+		t: t, system: system, scheme: scheme, client: gatewaytest.NewClient("worker", "a", "introspect: true"),
+		http:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
+		worker: systemWorker(t, system, strings.TrimPrefix(redis.URL(), "redis://")),
+		lag:    10 * time.Millisecond, // docs/ids.md: at most that late, and 5 ms early
+	}
+	t.Cleanup(s.http.CloseIdleConnections)
+	s.clock = &stampClock{move: redis.StepClock}
+	options := gatewaytest.Options{Config: "clients:\n" + s.client.YAML, Env: env}
+	if clock == "host" {
+		options.HostClock = gatewaytest.NewHostClock(t)
+		options.HostClock.Step(-age)
+		s.clock.move = options.HostClock.Step
+	}
+	s.Gateway = gatewaytest.Start(t, options)
+	redis.StepClock(age)
+	if clock == "host" {
+		options.HostClock.Step(age)
+	}
+	gatewaytest.Eventually(t, followTime, "tokens are issued two hours later", func() bool {
+		a := s.try()
+		return a.refusal == "" && a.parts.Time.After(time.Now().Add(-time.Minute))
+	})
+	s.attempts = nil
+	return s
+}
+
+// try asks for a token. A refusal must be the one that is due while no id can be had.
+func (s *systemScene) try() (a attempt) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.URL+"/oauth2/token", strings.NewReader("grant_type=client_credentials"))
+	if err != nil {
+		s.t.Error(err)
+		return a
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth(s.client.ID, s.client.Secret)
+	a.sentAt = time.Now()
+	a.sent, a.sentSteps = s.clock.now()
+	response, err := s.http.Do(request)
+	if err != nil {
+		s.t.Error(err)
+		return a
+	}
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	a.got, a.gotSteps = s.clock.now()
+	a.gotAt = time.Now()
+	var answer struct {
+		Token       string `json:"access_token"`
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &answer)
+	}
+	switch {
+	case err == nil && response.StatusCode == http.StatusOK:
+		a.id, err = idgen.Parse(publicID(answer.Token))
+	case err == nil && response.StatusCode == http.StatusServiceUnavailable && answer.Error == "temporarily_unavailable" && response.Header.Get("Retry-After") != "":
+		a.refusal = strings.TrimSuffix(strings.TrimPrefix(answer.Description, "No token can be issued at the moment: "), ".")
+	default:
+		s.t.Errorf("POST /oauth2/token = %d %s, want 200, or 503 temporarily_unavailable with Retry-After", response.StatusCode, body)
+	}
+	if err == nil && a.id != 0 {
+		a.parts, err = s.scheme.Decompose(a.id)
+	}
+	if err != nil {
+		s.t.Error(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts = append(s.attempts, a)
+	if a.id != 0 {
+		s.token = answer.Token
+	}
+	return a
+}
+
+// hammer asks for tokens from three sides until stop is called.
+func (s *systemScene) hammer() (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					s.try()
+				}
+			}
+		})
+	}
+	return func() { close(done); wg.Wait() }
+}
+
+// settle waits until a number of requests was made since the last step and answered.
+func (s *systemScene) settle() {
+	s.t.Helper()
+	const enough = 24
+	_, steps := s.clock.now()
+	gatewaytest.Eventually(s.t, 4*patience, "requests are answered", func() bool {
+		n := 0
+		for _, a := range s.since(steps) {
+			if !a.overlapsAStep() {
+				n++
+			}
+		}
+		return n >= enough
+	})
+}
+
+// since returns the attempts that were answered after that many steps, in the order of the answers.
+func (s *systemScene) since(steps int) []attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []attempt
+	for _, a := range slices.Backward(s.attempts) {
+		if a.gotSteps < steps-1 {
+			break
+		}
+		if a.gotSteps >= steps {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// highest is the highest id of all attempts answered before so many steps.
+func (s *systemScene) highest(steps int) (a attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.attempts {
+		if b.gotSteps < steps && b.id > a.id {
+			a = b
+		}
+	}
+	return a
+}
+
+// rollback is the highest count of steps in an id.
+func (s *systemScene) rollback() (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.attempts {
+		n = max(n, a.parts.Rollback)
+	}
+	return n
+}
+
+// stepBack sets the clock back while tokens are issued, and returns what the gateway makes of it. A
+// small step may fall between two ids, where it disturbs nobody: then it is made again.
+func (s *systemScene) stepBack(d time.Duration) string {
+	s.t.Helper()
+	const tries = 100
+	for range tries {
+		rollback := s.rollback()
+		stop := s.hammer()
+		s.settle()
+		waited := s.Metrics().Sum("idgen_wait_seconds_total")
+		s.clock.step(-d)
+		s.settle()
+		stop()
+		_, steps := s.clock.now()
+		before, after := s.highest(steps), s.since(steps)
+		refused := slices.IndexFunc(after, func(a attempt) bool { return a.refusal != "" })
+		back := slices.ContainsFunc(after, func(a attempt) bool { return a.id != 0 && !a.overlapsAStep() && a.id < before.id })
+		switch {
+		case refused >= 0:
+			return s.refusedBy(after[refused].refusal, d)
+		case s.rollback() > rollback:
+			return fmt.Sprintf(counts, s.rollback())
+		case back:
+			return ringsOn
+		case s.Metrics().Sum("idgen_wait_seconds_total") > waited:
+			return waits
+		case s.riding(after, d):
+			return rides
+		}
+	}
+	return "does not notice"
+}
+
+// riding reports whether all ids are ahead of the clock; by a small step they cannot be seen to be.
+func (s *systemScene) riding(after []attempt, d time.Duration) bool {
+	return s.system == "default" && !slices.ContainsFunc(after, func(a attempt) bool {
+		return a.id != 0 && !a.overlapsAStep() && a.parts.Time.Sub(a.got) < d/2-s.lag
+	})
+}
+
+// refusedBy finds out how long a refusal lasts.
+func (s *systemScene) refusedBy(reason string, d time.Duration) string {
+	s.t.Helper()
+	if got := s.Get("/readyz", ""); d > time.Second && !strings.Contains(got.Body, `"issuing":{"ready":false`) {
+		s.t.Errorf("%s: while ids are refused /readyz is %d %s", d, got.StatusCode, got.Body)
+	}
+	if d > time.Minute {
+		for range 20 {
+			if a := s.try(); a.refusal != reason {
+				s.t.Errorf("with the clock %v back: %v, want it refused because %s", d, a, reason)
+			}
+		}
+		s.clock.step(d)
+	}
+	if reason == reasonFull {
+		for range 20 {
+			if a := s.try(); a.refusal != reason {
+				s.t.Errorf("with the clock back again: %v, want it refused because %s", a, reason)
+			}
+		}
+		return fmt.Sprintf(stays, reason)
+	}
+	gatewaytest.Eventually(s.t, d+followTime, "tokens are issued again", func() bool { return s.try().refusal == "" })
+	return fmt.Sprintf(refuses, reason)
+}
+
+// wantGood checks that the last token is good.
+func (s *systemScene) wantGood() {
+	s.t.Helper()
+	if status, body := s.Post("/oauth2/introspect", s.client, "token", s.token); !strings.Contains(body, `"active":true`) {
+		s.t.Errorf("introspection of a token issued just now: %d %s", status, body)
+	}
+}
+
+// fault is for what may be wrong with many ids: only a few of them are told.
+func (s *systemScene) fault(format string, args ...any) {
+	s.t.Helper()
+	const most = 5
+	if s.faults++; s.faults <= most {
+		s.t.Errorf(format, args...)
+	}
+}
+
+// checkFields checks every field of every id.
+func (s *systemScene) checkFields() {
+	s.t.Helper()
+	policyOrder := s.system != "C" && s.system != "D" && s.system != "E"
+	seen := make(map[idgen.ID]bool)
+	for _, a := range s.attempts {
+		if seen[a.id] && a.id != 0 {
+			s.fault("the id %s was issued twice: %v", a.id, a)
+		}
+		seen[a.id] = true
+	}
+	rollbacks := s.rollbacks()
+	slices.SortFunc(s.attempts, func(a, b attempt) int { return a.gotAt.Compare(b.gotAt) })
+	for i, a := range s.attempts {
+		if a.id == 0 {
+			continue
+		}
+		if a.parts.Datacenter != s.worker.Datacenter || a.parts.Worker != s.worker.Number {
+			s.fault("%+v: want datacenter %d and worker %d", a.parts, s.worker.Datacenter, s.worker.Number)
+		}
+		if a.parts.Rollback < rollbacks[a.sentSteps] || a.parts.Rollback > rollbacks[a.gotSteps] {
+			s.fault("%v: want rollback %d to %d", a, rollbacks[a.sentSteps], rollbacks[a.gotSteps])
+		}
+		if p := a.parts; p.Sequence > 0 {
+			p.Sequence--
+			if id, err := s.scheme.Compose(p); err != nil || !seen[id] {
+				s.fault("%+v: the sequence number before was not issued (%v)", a.parts, err)
+			}
+		}
+		s.checkTime(a, s.attempts[:i], policyOrder)
+	}
+}
+
+// rollbacks returns what the rollback field must be after each step: the same for all ids that were
+// asked for after it, and at most one more than before.
+func (s *systemScene) rollbacks() map[int]int64 {
+	s.t.Helper()
+	known := make(map[int]int64)
+	for _, a := range s.attempts {
+		if a.id != 0 && !a.overlapsAStep() {
+			known[a.gotSteps] = max(known[a.gotSteps], a.parts.Rollback)
+		}
+	}
+	_, steps := s.clock.now()
+	for n, last := 0, int64(0); n <= steps; n++ {
+		known[n] = max(known[n], last)
+		if known[n] > last+1 {
+			s.fault("step %d was counted %d times", n, known[n]-last)
+		}
+		last = known[n]
+	}
+	return known
+}
+
+// checkTime checks the time field: it is what the clock shows, but for the policies that stay ahead
+// of a clock that was set back: they go on where they were. With an order, ids rise.
+func (s *systemScene) checkTime(a attempt, earlier []attempt, order bool) {
+	s.t.Helper()
+	// The clock may have been set meanwhile.
+	took := a.gotAt.Sub(a.sentAt)
+	least, most := a.sent, a.got
+	if early := a.got.Add(-took); early.Before(least) {
+		least = early
+	}
+	if late := a.sent.Add(took); late.After(most) {
+		most = late
+	}
+	for _, b := range earlier {
+		if late := b.parts.Time.Add(a.gotAt.Sub(b.sentAt)); (s.system == "E" || s.system == "default") && b.id != 0 && late.After(most) {
+			most = late
+		}
+		if order && b.id != 0 && b.gotAt.Before(a.sentAt) && b.id >= a.id {
+			s.fault("the id %s was issued after %s", a.id, b.id)
+		}
+	}
+	if early, late := a.parts.Time.Sub(most), least.Sub(a.parts.Time); early > s.lag || late > s.lag {
+		s.fault("%v: the stamp is %v too early or %v too late", a, early, late)
+	}
+}
+
+// TestEachSystemWhenTheClockStepsBack starts the gateway with each file of deploy/id-systems, sets the
+// machine's clock back by the steps that docs/ids.md has in its table, one after the other, issues
+// tokens throughout, checks every field of every id, and holds the table against what it saw.
+func TestEachSystemWhenTheClockStepsBack(t *testing.T) {
+	t.Parallel()
+	t.Run("host", func(t *testing.T) { holdTable(t, "host") })
+}
+
+func holdTable(t *testing.T, clock string) {
+	t.Parallel()
+	table := stepTable(t, clock)
+	if got := len(table); got != len(idSystems) {
+		t.Errorf("docs/ids.md has a table of %d systems for the clock %s, want %d", got, clock, len(idSystems))
+	}
+	for _, system := range idSystems {
+		t.Run(system, func(t *testing.T) {
+			t.Parallel()
+			s := newSystemScene(t, system, clock)
+			var row []string
+			for _, d := range stepsBack {
+				row = append(row, s.stepBack(d))
+				if !strings.HasSuffix(row[len(row)-1], "until a restart") {
+					s.wantGood()
+				}
+			}
+			s.checkFields()
+			if diff := cmp.Diff(table[system], row); diff != "" {
+				t.Errorf("docs/ids.md differs from what was seen (-doc +seen):\n%s\n| %s | %s |", diff, system, strings.Join(row, " | "))
+			}
+		})
+	}
+}
+
+// stepTable returns the rows of the table in docs/ids.md for a clock: the first column of its head is
+// `ID_CLOCK=` and the clock.
+func stepTable(t *testing.T, clock string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/ids.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "| `ID_CLOCK="+clock+"` | 2 ms | 100 ms | 3 s | 1 h |\n")
+	if !found {
+		t.Fatalf("docs/ids.md has no table of steps for the clock %s", clock)
+	}
+	rows := make(map[string][]string)
+	for line := range strings.Lines(rest) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != len(stepsBack)+3 {
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimSpace(cells[1]), " ")
+		for _, cell := range cells[2 : len(cells)-1] {
+			rows[name] = append(rows[name], strings.TrimSpace(cell))
+		}
+	}
+	delete(rows, "---")
+	return rows
+}
