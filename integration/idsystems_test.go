@@ -337,12 +337,7 @@ func (s *systemScene) stepBack(d time.Duration) string {
 		waited := s.Metrics().Sum("idgen_wait_seconds_total")
 		s.clock.step(-d)
 		refused := func(a attempt) bool { return a.refusal != "" }
-		back := func(a attempt) bool {
-			return a.id != 0 && !a.overlapsAStep() && a.id < before && a.parts.Rollback == rollback
-		}
-		s.settle(func(since []attempt) bool {
-			return slices.ContainsFunc(since, refused) || slices.ContainsFunc(since, back) || s.rollback() > rollback
-		})
+		s.settle(func(since []attempt) bool { return slices.ContainsFunc(since, refused) || s.rollback() > rollback })
 		stop()
 		_, steps := s.clock.now()
 		after := s.since(steps)
