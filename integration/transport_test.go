@@ -60,6 +60,9 @@ func TestTransportOfARoute(t *testing.T) {
 			}
 		}
 		// One series for the service, which two transports reach.
+		if reasons := strings.Count(g.ScrapeText(), "\nsnowgate_replica_ejections_total{"); reasons != 6 {
+			t.Errorf("SNOWGATE_TRANSPORT=%s: %d series of ejections, want one for each of 6 reasons", test.transport, reasons)
+		}
 		if series := strings.Count(g.ScrapeText(), "\nsnowgate_replica_healthy{"); series != 1 {
 			t.Errorf("SNOWGATE_TRANSPORT=%s: %d series of the replica, want 1", test.transport, series)
 		}

@@ -39,6 +39,7 @@ type health struct {
 	changed   time.Time     // when out or unfit changed; zero: never
 	reason    string        // why it was taken out
 	complaint string        // of the check that has failed
+	ejections Ejections
 }
 
 // fit reports whether any request may be sent.
@@ -109,15 +110,16 @@ func (h *health) isBroken() bool {
 	return h.failures >= failuresAllowed
 }
 
-// eject takes the replica out, unless it is, or a check vouches for it, which outranks the
+// eject takes the replica out because of b, unless it is, or a check vouches for it, which outranks the
 // rate.
-func (h *health) eject(now time.Time, byRate bool, reason string) {
+func (h *health) eject(now time.Time, byRate bool, b blame, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.out.Load() || byRate && h.vouched.Load() {
 		return
 	}
 	h.byRate, h.probing, h.pause, h.last, h.changed, h.reason = byRate, false, firstPause, now, now, reason
+	h.ejections[b.reason()]++
 	h.troubled.Store(true)
 	h.out.Store(true)
 }
@@ -166,6 +168,7 @@ func (h *health) checked(now time.Time, err error) {
 	case err != nil:
 		if changed {
 			h.complaint = err.Error()
+			h.ejections[byCheck]++
 		}
 	case h.out.Load() && (changed || h.byRate):
 		h.restore(now)
@@ -180,6 +183,13 @@ func (h *health) unchecked(now time.Time) {
 	if h.unfit.Swap(false) {
 		h.changed = now
 	}
+}
+
+// ejected returns how often the replica was taken out.
+func (h *health) ejected() Ejections {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ejections
 }
 
 // state returns since when the replica is as it is, zero for from the beginning,

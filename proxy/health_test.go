@@ -9,7 +9,7 @@ import (
 // ejected returns a replica that was taken out for failures in a row, or by rate.
 func ejected(now time.Time, byRate bool) *health {
 	h := new(health)
-	h.eject(now, byRate, "test")
+	h.eject(now, byRate, unreachable, "test")
 	return h
 }
 
@@ -84,7 +84,7 @@ func TestCheckOutranksTheRate(t *testing.T) {
 	if h.checked(now, nil); !h.fit() {
 		t.Error("the check passes, and the rate keeps it out")
 	}
-	if h.eject(now, true, "test"); !h.fit() {
+	if h.eject(now, true, badStatus, "test"); !h.fit() {
 		t.Error("the check passes, and the rate takes it out")
 	}
 	h.checked(now, errors.New("ill"))
@@ -92,7 +92,7 @@ func TestCheckOutranksTheRate(t *testing.T) {
 		t.Error("the check fails, and requests bring it back")
 	}
 	h.checked(now, nil)
-	h.eject(now, false, "test")
+	h.eject(now, false, unreachable, "test")
 	if h.checked(now, nil); h.fit() {
 		t.Error("a check has brought back who breaks connections")
 	}

@@ -26,14 +26,15 @@ const (
 	good        blame = iota
 	nobody            // its client's doing, or nobody's
 	unreachable       // no connection
-	invalid           // a reset, or no valid response
+	reset             // the connection ended without a whole response header
+	invalid           // what came is no response
 	badStatus         // 502, 503 or 504
 	tooSlow           // no response in time
 )
 
 // breaks reports whether failures of this kind take the replica out by themselves. A client
 // that knows a slow path, or one that is answered 503, causes the other ones at will.
-func (b blame) breaks() bool { return b == unreachable || b == invalid }
+func (b blame) breaks() bool { return b == unreachable || b == reset || b == invalid }
 
 func (b blame) String() string {
 	if b == unreachable {
@@ -41,6 +42,17 @@ func (b blame) String() string {
 	}
 	return "it gave no valid answer"
 }
+
+// EjectionReasons are why a replica is taken out: no connection, one that was reset, no valid
+// response, a status of 502 to 504, no response in time, or an active check. By rate, it is what
+// the last of the failures was.
+var EjectionReasons = [...]string{"connect", "reset", "protocol", "status", "timeout", "check"}
+
+// byCheck is the place of the last one.
+const byCheck = len(EjectionReasons) - 1
+
+// reason returns the place of b in EjectionReasons. It must be a failure.
+func (b blame) reason() int { return int(b - unreachable) }
 
 // tally counts the outcomes of requests in the last two periods. The zero value is empty. It is
 // safe for concurrent use; when a period begins, a few outcomes may be lost.
@@ -170,7 +182,7 @@ func (p *pool) eject(r *replica, now time.Time, b blame) {
 		return
 	}
 	if b.breaks() && r.health.isBroken() {
-		r.health.eject(now, false, b.String())
+		r.health.eject(now, false, b, b.String())
 		return
 	}
 	number := p.fleet.period(now)
@@ -183,7 +195,7 @@ func (p *pool) eject(r *replica, now time.Time, b blame) {
 		}
 	}
 	if isOutlier(own, others) {
-		r.health.eject(now, true, fmt.Sprintf("it failed %d of its last %d requests, the others %d of %d",
+		r.health.eject(now, true, b, fmt.Sprintf("it failed %d of its last %d requests, the others %d of %d",
 			own.bad, own.all(), others.bad, others.all()))
 	}
 }

@@ -1,8 +1,14 @@
 package proxy_test
 
 import (
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"testing"
+	"time"
+
+	"snowgate/proxy"
 )
 
 // TestOutlierReplica: one that answers 503 to everything while the other does well is taken out,
@@ -36,5 +42,72 @@ func TestOutlierReplica(t *testing.T) {
 	}
 	if got := served(unavailableAnswer)(150); got != 150 {
 		t.Errorf("a fleet that fails answered 503 itself %d times of 150", got)
+	}
+}
+
+// TestEjectionReasons: each way to be taken out is counted as what it is.
+func TestEjectionReasons(t *testing.T) {
+	slow := func(conn net.Conn, _ string) bool { _, _ = io.Copy(io.Discard, conn); return false }
+	for reason, test := range map[string]struct {
+		answer script
+		change func(*proxy.Route)
+		ask    int
+	}{
+		"connect":  {answer: nil, ask: 20},
+		"reset":    {answer: func(net.Conn, string) bool { return false }, ask: 20},
+		"protocol": {answer: saysAndCloses("HTTP/1.1 two hundred\r\n\r\n"), ask: 20},
+		"status":   {answer: says(unavailableAnswer), ask: 120},
+		"timeout":  {answer: slow, ask: 104, change: func(r *proxy.Route) { r.Timeout = 10 * time.Millisecond }},
+		"check": {answer: says(unavailableAnswer), change: func(r *proxy.Route) {
+			r.Health = &proxy.HealthCheck{Path: "/", Interval: time.Millisecond}
+		}},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			bad, good := newUpstream(t, test.answer), newUpstream(t, says(okAnswer))
+			if test.answer == nil {
+				bad.listener.Close()
+			}
+			route := several(bad.url, good.url)
+			if test.change != nil {
+				test.change(&route)
+			}
+			drain(t, bad, good)
+			g := newGateway(t, gatewayOptions{now: newTestClock().time}, route)
+			g.statuses(t, test.ask, get("/public", ""))
+			eventually(t, "the replica is not taken out", func() bool {
+				return slices.ContainsFunc(g.router.AllReplicas(), func(r proxy.ReplicaState) bool { return !r.Healthy })
+			})
+			for _, r := range g.router.AllReplicas() {
+				for i, n := range r.Ejections {
+					ejected := r.Upstream == bad.url.String() && proxy.EjectionReasons[i] == reason
+					if want := truth(ejected); n != want {
+						t.Errorf("%s was taken out %d times because of %s, want %d", r.Upstream, n, proxy.EjectionReasons[i], want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func truth(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// drain forgets what services are asked.
+func drain(t *testing.T, us ...*upstream) {
+	t.Helper()
+	for _, u := range us {
+		go func() {
+			for {
+				select {
+				case <-u.requests:
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
 	}
 }

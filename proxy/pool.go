@@ -203,7 +203,9 @@ var turnSeed = maphash.MakeSeed()
 
 // startOf returns at which place a round of turns begins. In turn for ever, a client could send
 // every request that fails to the same replica, which would look ill then. Tests replace it.
-var startOf = func(round uint64) uint64 { return maphash.Comparable(turnSeed, round) }
+var startOf = randomStart
+
+func randomStart(round uint64) uint64 { return maphash.Comparable(turnSeed, round) }
 
 // next returns the one of all whose turn it is. left is how many there are that
 // are usable and were not tried; if that has changed meanwhile, any will do.

@@ -126,6 +126,8 @@ func (f *flight) blameOf(status int, err error) blame {
 		return tooSlow
 	case f.attempt.reused:
 		return nobody
+	case brokeOff(err):
+		return reset
 	default:
 		return invalid
 	}

@@ -22,7 +22,12 @@ type ReplicaState struct {
 	// Failures is how often it could not be reached, gave no valid answer in time,
 	// or answered 502, 503 or 504.
 	Failures uint64
+	// Ejections is how often it was taken out.
+	Ejections Ejections
 }
+
+// Ejections are numbers, one for each of [EjectionReasons].
+type Ejections [len(EjectionReasons)]uint64
 
 // RouteState is a route in force, with what its requests are sent to.
 type RouteState struct {
@@ -93,7 +98,7 @@ func (u *upstream) states() []ReplicaState {
 	for _, r := range list.all {
 		one := ReplicaState{
 			Upstream: u.name(), Address: r.address,
-			InFlight: r.inFlight.Load(), Failures: r.failures.Load(),
+			InFlight: r.inFlight.Load(), Failures: r.failures.Load(), Ejections: r.health.ejected(),
 		}
 		one.Healthy, one.Changed, one.Reason = r.health.state()
 		states = append(states, one)
