@@ -75,11 +75,14 @@ func (s *standard) send(f *flight) (answer, error) {
 		ctx = &haste{ctx}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &trial{flight: f, cancel: cancel}
+	t, interim := &trial{flight: f, cancel: cancel}, 0
 	trace := &httptrace.ClientTrace{
 		GotConn:              t.gotConnection,
 		GotFirstResponseByte: func() { t.heard.Store(true) },
-		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
+		Got1xxResponse: func(status int, header textproto.MIMEHeader) error { // lifts net/http's own bound
+			if interim++; interim == http1.MaxInterim {
+				return fmt.Errorf("%w: more than %d interim ones", http1.ErrAnswer, http1.MaxInterim)
+			}
 			return f.interim(status, listOf(http.Header(header)))
 		},
 	}

@@ -128,7 +128,7 @@ func (c *Call) sendOn(conn *conn, r *Request) (wrote int, err error) {
 
 // receive reads heads up to that of the answer proper.
 func (c *Call) receive(r *Request) error {
-	for range maxInterim {
+	for range MaxInterim {
 		head, err := c.conn.head(c.transport.MaxHeader)
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func (c *Call) receive(r *Request) error {
 			}
 		}
 	}
-	return fmt.Errorf("%w: more than %d interim ones", ErrAnswer, maxInterim)
+	return fmt.Errorf("%w: more than %d interim ones", ErrAnswer, MaxInterim)
 }
 
 // Abort breaks the call off, whatever it waits for, and has it fail from now on. It

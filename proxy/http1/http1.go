@@ -45,8 +45,8 @@ type Field struct{ Name, Value string }
 
 // Bounds of what is accepted from a server.
 const (
-	// maxInterim is how many 1xx answers may come ahead of the answer proper.
-	maxInterim = 128
+	// MaxInterim is how many heads are read for the one of the answer proper; the others are 1xx.
+	MaxInterim = 128
 	// maxChunkLine is the length of a line that begins a chunk, extensions included.
 	maxChunkLine = 1 << 10
 )
