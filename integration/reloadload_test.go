@@ -105,7 +105,7 @@ func newChanging(t *testing.T) *changing {
 	c.grpc = callerOf(t, c.Gateway, service, c.token)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	c.agent = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	c.agent = &http.Client{Transport: gatewaytest.Inspect(transport), Timeout: 20 * time.Second}
 	return c
 }
 

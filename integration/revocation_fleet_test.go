@@ -62,7 +62,7 @@ func newFleetOf(t *testing.T, o fleetOptions) *fleet {
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	f.agent = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	f.agent = &http.Client{Transport: gatewaytest.Inspect(transport), Timeout: 20 * time.Second}
 	upstream := httptest.NewServer(echo.Handler("svc"))
 	t.Cleanup(upstream.Close)
 	f.upstream = upstream.URL

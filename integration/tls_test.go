@@ -84,7 +84,7 @@ func askIn(t *testing.T, protocols *http.Protocols, request *http.Request) *http
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}
 	defer transport.CloseIdleConnections()
-	response, err := transport.RoundTrip(request)
+	response, err := gatewaytest.Inspect(transport).RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)
 	}

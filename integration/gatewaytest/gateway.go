@@ -33,9 +33,11 @@ const patience = 20 * time.Second
 // buildDir is where the binary is, once it has been built.
 var buildDir string
 
-// Run runs the tests of a package and removes what Binary left. It is for
+// Run runs the tests of a package, with their default clients searched for secrets, and removes what
+// Binary left. It is for
 // TestMain and returns the exit code.
 func Run(m *testing.M) (code int) {
+	http.DefaultTransport = Inspect(http.DefaultTransport)
 	defer func() {
 		for _, find := range remembered.take() { // after the last gateway
 			fmt.Fprintln(os.Stderr, find)

@@ -169,6 +169,50 @@ func (s *secretTexts) inspect(status int, header http.Header, body string) {
 	s.finds = append(s.finds, find)
 }
 
+// inspecting searches the responses that tests read with clients of their own.
+type inspecting struct {
+	http.RoundTripper
+	secrets *secretTexts
+}
+
+// Inspect returns a transport that sends by way of inner. The responses that it brings are searched
+// for secrets as those of [Gateway.Do] are. Clients without a transport have it, see [Run].
+func Inspect(inner http.RoundTripper) http.RoundTripper { return inspecting{inner, remembered} }
+
+// RoundTrip implements [http.RoundTripper].
+func (i inspecting) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := i.RoundTripper.RoundTrip(r)
+	if err != nil || response.StatusCode == http.StatusSwitchingProtocols {
+		return response, err
+	}
+	body := &seenBody{ReadCloser: response.Body}
+	body.end = sync.OnceFunc(func() { i.secrets.inspect(response.StatusCode, response.Header, body.seen.String()) })
+	response.Body = body
+	return response, nil
+}
+
+// seenBody notes what is read of a body, and calls end when it is over.
+type seenBody struct {
+	io.ReadCloser
+	seen strings.Builder
+	end  func()
+}
+
+func (b *seenBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.seen.Write(p[:min(n, maxSearched-b.seen.Len())])
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *seenBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.end()
+	return err
+}
+
 // inspectRaw is inspect for the bytes of a connection.
 func (s *secretTexts) inspectRaw(raw string) { s.inspect(Status(raw), nil, raw) }
 
@@ -236,17 +280,51 @@ func (g *Gateway) redisURL() (text string) {
 	return text
 }
 
-// eachValue calls search with every key of a Redis and what it holds.
+// eachValue calls search with every key of a Redis and what it holds: of one server, of the primary
+// that a Sentinel names, or of all primaries of a cluster. It calls search from one goroutine at a time.
 func eachValue(address string, search func(text string)) error {
-	options, err := redis.ParseURL(address)
-	if err != nil {
-		return err
-	}
-	options.MaxRetries, options.DialerRetries, options.DialTimeout, options.ReadTimeout = -1, 1, sweepTimeout, sweepTimeout
-	client := redis.NewClient(options)
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*sweepTimeout)
 	defer cancel()
+	scheme, rest, _ := strings.Cut(address, "://")
+	secure, topology, _ := strings.Cut(scheme, "+")
+	switch topology {
+	case "cluster":
+		options, err := redis.ParseClusterURL(secure + "://" + rest)
+		if err != nil {
+			return err
+		}
+		options.DialTimeout, options.ReadTimeout = sweepTimeout, sweepTimeout
+		client := redis.NewClusterClient(options)
+		defer client.Close()
+		var one sync.Mutex
+		return client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			one.Lock()
+			defer one.Unlock()
+			return eachOf(ctx, node, search)
+		})
+	case "sentinel":
+		options, err := redis.ParseFailoverURL(secure + "://" + rest)
+		if err != nil {
+			return err
+		}
+		options.MaxRetries, options.DialerRetries, options.DialTimeout, options.ReadTimeout = -1, 1, sweepTimeout, sweepTimeout
+		client := redis.NewFailoverClient(options)
+		defer client.Close()
+		return eachOf(ctx, client, search)
+	default:
+		options, err := redis.ParseURL(address)
+		if err != nil {
+			return err
+		}
+		options.MaxRetries, options.DialerRetries, options.DialTimeout, options.ReadTimeout = -1, 1, sweepTimeout, sweepTimeout
+		client := redis.NewClient(options)
+		defer client.Close()
+		return eachOf(ctx, client, search)
+	}
+}
+
+// eachOf is eachValue for one server.
+func eachOf(ctx context.Context, client *redis.Client, search func(text string)) error {
 	for cursor := uint64(0); ; {
 		keys, next, err := client.Scan(ctx, cursor, "*", 1000).Result()
 		if err != nil {
