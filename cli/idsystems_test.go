@@ -26,7 +26,7 @@ func idSystem(t *testing.T, path string) []string {
 // Each file that configures an id system passes the check, without a note, and says by which clock
 // it goes.
 func TestIDSystemsPassTheCheck(t *testing.T) {
-	files, err := filepath.Glob("deploy/id-systems/*.env")
+	files, err := filepath.Glob("../deploy/id-systems/*.env")
 	if err != nil || len(files) != 5 {
 		t.Fatalf("deploy/id-systems has the files %v, %v, want five", files, err)
 	}

@@ -202,6 +202,10 @@ func (r *routing) replicaSeries() []telemetry.Replica {
 	for _, replica := range r.router.AllReplicas() {
 		one := telemetry.Replica{
 			Upstream: replica.Upstream, Address: replica.Address, Healthy: replica.Healthy, InFlight: float64(replica.InFlight), Failures: float64(replica.Failures),
+			Ejections: make(map[string]float64, len(replica.Ejections)),
+		}
+		for i, n := range replica.Ejections {
+			one.Ejections[proxy.EjectionReasons[i]] = float64(n)
 		}
 		// Routes that reach the same place by other transports have replicas of their own there.
 		at, double := known[[2]string{replica.Upstream, replica.Address}]
@@ -214,6 +218,9 @@ func (r *routing) replicaSeries() []telemetry.Replica {
 		sum.Healthy = sum.Healthy && one.Healthy
 		sum.InFlight += one.InFlight
 		sum.Failures += one.Failures
+		for reason, n := range one.Ejections {
+			sum.Ejections[reason] += n
+		}
 	}
 	return list
 }

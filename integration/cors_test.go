@@ -100,7 +100,7 @@ type page struct {
 // One of them is allowed to.
 func TestCORSInABrowser(t *testing.T) {
 	t.Parallel()
-	chromium := require(t, "chromium", "chromium")
+	chromium := gatewaytest.Require(t, "chromium", "chromium")
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 // TestDemo starts "snowgate demo" and pastes what it prints into a shell, as a newcomer does.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	shell := require(t, "sh", "dash")
-	require(t, "curl", "curl")
+	shell := gatewaytest.Require(t, "sh", "dash")
+	gatewaytest.Require(t, "curl", "curl")
 	cmd := exec.Command(gatewaytest.Binary(t), "demo", "-listen", "127.0.0.1:0")
 	cmd.Env = []string{"GORACE=atexit_sleep_ms=0"}
 	stdout, err := cmd.StdoutPipe()

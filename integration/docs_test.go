@@ -264,9 +264,9 @@ func TestConfigurationSnippets(t *testing.T) {
 // TestFirstService does what the README says about a service of one's own.
 func TestFirstService(t *testing.T) {
 	t.Parallel()
-	bash := require(t, "bash", "bash")
-	require(t, "curl", "curl")
-	require(t, "jq", "jq")
+	bash := gatewaytest.Require(t, "bash", "bash")
+	gatewaytest.Require(t, "curl", "curl")
+	gatewaytest.Require(t, "jq", "jq")
 	_, section, ok := strings.Cut(readFile(t, filepath.Join(repository, "README.md")), "\n## Protect a service of your own\n")
 	if !ok {
 		t.Fatal("README.md has no section about a service of one's own")

@@ -36,7 +36,9 @@ var runtimes = map[string]func(t *testing.T, file string) []string{
 		const modules = "flask, authlib.integrations.flask_oauth2"
 		return []string{pythonWith(t, modules, "python3-flask python3-authlib python3-requests"), file}
 	},
-	".mjs": func(t *testing.T, file string) []string { return []string{require(t, "node", "nodejs"), file} },
+	".mjs": func(t *testing.T, file string) []string {
+		return []string{gatewaytest.Require(t, "node", "nodejs"), file}
+	},
 }
 
 // service is a program of the page that runs.
@@ -243,7 +245,7 @@ func wantChecked(t *testing.T, g *gatewaytest.Gateway, worker gatewaytest.Creden
 // TestNginxInFront puts the nginx of the page in front of a gateway.
 func TestNginxInFront(t *testing.T) {
 	t.Parallel()
-	require(t, "nginx", "nginx")
+	gatewaytest.Require(t, "nginx", "nginx")
 	upstream := gatewaytest.NewRecorder(t, "")
 	worker := gatewaytest.NewClient("worker", "orders.read")
 	g := gatewaytest.Start(t, gatewaytest.Options{
@@ -313,7 +315,7 @@ func writeTLS(t *testing.T, server *httptest.Server) (certificate, key string) {
 // address.
 func startNginx(t *testing.T, server func(addr string) string) service {
 	t.Helper()
-	nginx := require(t, "nginx", "nginx")
+	nginx := gatewaytest.Require(t, "nginx", "nginx")
 	dir := t.TempDir()
 	var temporary strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {

@@ -65,7 +65,7 @@ func wantFiles(t *testing.T, files uint64) {
 		t.Fatal(err)
 	}
 	if limit.Max < files {
-		missing(t, fmt.Sprintf("a process may open %d files at most, and the test wants %d", limit.Max, files))
+		gatewaytest.Missing(t, fmt.Sprintf("a process may open %d files at most, and the test wants %d", limit.Max, files))
 	}
 }
 
@@ -150,7 +150,7 @@ func TestFilesExhausted(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED, NOT TESTED: the limits of another process can be set on Linux only")
 	}
-	prlimit := require(t, "prlimit", "util-linux")
+	prlimit := gatewaytest.Require(t, "prlimit", "util-linux")
 	g, token := idleGateway(t)
 	regular, err := connect(g.Addr)
 	if err != nil {

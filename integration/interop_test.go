@@ -174,10 +174,10 @@ func TestNodeClients(t *testing.T) {
 // import.
 func nodeWithModules(t *testing.T) string {
 	t.Helper()
-	node := require(t, "node", "nodejs")
+	node := gatewaytest.Require(t, "node", "nodejs")
 	for _, module := range []string{"oauth4webapi", "openid-client"} {
 		if _, err := os.Stat(filepath.Join(nodeModules, module)); err != nil {
-			missing(t, "Node.js has no module "+module+` here ("make interop-modules" installs it)`)
+			gatewaytest.Missing(t, "Node.js has no module "+module+` here ("make interop-modules" installs it)`)
 		}
 	}
 	return node
@@ -202,7 +202,7 @@ func runProgram(t *testing.T, client gatewaytest.Credentials, name string, argum
 
 func TestCurl(t *testing.T) {
 	t.Parallel()
-	curl := require(t, "curl", "curl")
+	curl := gatewaytest.Require(t, "curl", "curl")
 	g, client := newInterop(t)
 	run := func(arguments ...string) (status, body string) {
 		t.Helper()
@@ -252,27 +252,8 @@ func pythonWith(t *testing.T, module, pkg string) string {
 			return python
 		}
 	}
-	missing(t, "no Python has the module "+module+" (Debian: apt-get install "+pkg+")")
+	gatewaytest.Missing(t, "no Python has the module "+module+" (Debian: apt-get install "+pkg+")")
 	return ""
-}
-
-// require returns the path of a program that Debian has in pkg.
-func require(t *testing.T, program, pkg string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		missing(t, program+" is not in PATH (Debian: apt-get install "+pkg+")")
-	}
-	return path
-}
-
-// missing skips the test, or fails it if SNOWGATE_TEST_REQUIRE=1.
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("SNOWGATE_TEST_REQUIRE") == "1" {
-		t.Fatalf("%s, and SNOWGATE_TEST_REQUIRE=1", what)
-	}
-	t.Skip("SKIPPED, NOT TESTED: " + what)
 }
 
 func stderrOf(err error) string {

@@ -17,8 +17,8 @@ import (
 // compares every answer with what the page says of it.
 func TestOAuthDocumentation(t *testing.T) {
 	t.Parallel()
-	bash, _ := require(t, "bash", "bash"), require(t, "curl", "curl")
-	require(t, "jq", "jq")
+	bash, _ := gatewaytest.Require(t, "bash", "bash"), gatewaytest.Require(t, "curl", "curl")
+	gatewaytest.Require(t, "jq", "jq")
 	page := readDoc(t, "reference/oauth.md")
 	config := page.block(t, "yaml", "routes:")
 	config, secrets := withSecrets(config)

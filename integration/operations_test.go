@@ -35,9 +35,9 @@ func operationsSession(t *testing.T) (blocks []operationsBlock) {
 // and a real Redis, and compares what each block prints with what the page says.
 func TestOperations(t *testing.T) {
 	t.Parallel()
-	bash := require(t, "bash", "bash")
-	require(t, "curl", "curl")
-	require(t, "jq", "jq")
+	bash := gatewaytest.Require(t, "bash", "bash")
+	gatewaytest.Require(t, "curl", "curl")
+	gatewaytest.Require(t, "jq", "jq")
 	blocks := operationsSession(t)
 	if shown := slices.DeleteFunc(slices.Clone(blocks), func(b operationsBlock) bool { return b.output == "" }); len(blocks) < 5 || len(shown) < 5 {
 		t.Fatalf("the pages have %d blocks of shell, and %d of them say what they print", len(blocks), len(shown))
@@ -49,9 +49,9 @@ func TestOperations(t *testing.T) {
 // and with the worker numbers of each of the five systems.
 func TestOperationsAfterABreakIn(t *testing.T) {
 	t.Parallel()
-	bash := require(t, "bash", "bash")
-	require(t, "curl", "curl")
-	require(t, "jq", "jq")
+	bash := gatewaytest.Require(t, "bash", "bash")
+	gatewaytest.Require(t, "curl", "curl")
+	gatewaytest.Require(t, "jq", "jq")
 	blocks := operationsSession(t)
 	last := slices.IndexFunc(blocks, func(b operationsBlock) bool { return strings.Contains(b.script, "host broken into") })
 	if last < 0 || !strings.Contains(blocks[last].output, "\n401\n") {

@@ -50,7 +50,7 @@ var patientEnv = []string{"SNOWGATE_STORE_TIMEOUT=10s", "SNOWGATE_CACHE_TTL=10m"
 // and the others are served.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
-	program := require(t, "slowhttptest", "slowhttptest")
+	program := gatewaytest.Require(t, "slowhttptest", "slowhttptest")
 	large := bytes.Repeat([]byte("x"), 4<<20) // more than the kernel takes
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

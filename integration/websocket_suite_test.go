@@ -95,7 +95,7 @@ func newSocketStage(t *testing.T) *socketStage {
 	t.Helper()
 	node := nodeWithModules(t)
 	if _, err := os.Stat(filepath.Join(nodeModules, "ws")); err != nil {
-		missing(t, `Node.js has no module ws here ("make interop-modules" installs it)`)
+		gatewaytest.Missing(t, `Node.js has no module ws here ("make interop-modules" installs it)`)
 	}
 	coder := httptest.NewServer(http.HandlerFunc(serveSocket))
 	t.Cleanup(coder.Close)

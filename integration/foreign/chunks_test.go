@@ -104,18 +104,18 @@ var chunkServices = []struct {
 	{"Python http.server", func(t *testing.T, file string) string {
 		addr := freePort(t)
 		_, port, _ := net.SplitHostPort(addr)
-		startServer(t, addr, require(t, "python3", "python3"), filepath.Join("testdata", "services", "chunks.py"), port, file)
+		startServer(t, addr, gatewaytest.Require(t, "python3", "python3"), filepath.Join("testdata", "services", "chunks.py"), port, file)
 		return addr
 	}},
 	{"Node.js", func(t *testing.T, file string) string {
 		addr := freePort(t)
 		_, port, _ := net.SplitHostPort(addr)
-		startServer(t, addr, require(t, "node", "nodejs"), filepath.Join("testdata", "services", "chunks.mjs"), port, file)
+		startServer(t, addr, gatewaytest.Require(t, "node", "nodejs"), filepath.Join("testdata", "services", "chunks.mjs"), port, file)
 		return addr
 	}},
 	{"gunicorn", func(t *testing.T, file string) string {
 		addr := freePort(t)
-		startServer(t, addr, require(t, "gunicorn", "gunicorn"), "--bind", addr, "--worker-class", "gthread", "--threads", strconv.Itoa(2*chunkedAtOnce),
+		startServer(t, addr, gatewaytest.Require(t, "gunicorn", "gunicorn"), "--bind", addr, "--worker-class", "gthread", "--threads", strconv.Itoa(2*chunkedAtOnce),
 			"--graceful-timeout", "1", "--env", "BLOCK="+file, "--chdir", filepath.Join("testdata", "services"), "chunks:application")
 		return addr
 	}},
@@ -136,7 +136,7 @@ func startNginx(t *testing.T, _ string) string {
 	if err != nil {
 		program = "/usr/sbin/nginx"
 		if _, err := os.Stat(program); err != nil {
-			missing(t, "nginx is not in PATH (Debian: apt-get install nginx-light)")
+			gatewaytest.Missing(t, "nginx is not in PATH (Debian: apt-get install nginx-light)")
 		}
 	}
 	dir, addr := t.TempDir(), freePort(t)

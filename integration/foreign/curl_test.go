@@ -144,7 +144,7 @@ func curlCases() []curlCase {
 // TestCurl goes through what people do with curl, in every version of HTTP.
 func TestCurl(t *testing.T) {
 	t.Parallel()
-	program := require(t, "curl", "curl")
+	program := gatewaytest.Require(t, "curl", "curl")
 	s := newStage(t, http.HandlerFunc(serveFiles))
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, block, 0o600); err != nil {

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"snowgate/integration/gatewaytest"
 )
 
 // TestH2load sends many requests with h2load; none may fail.
 func TestH2load(t *testing.T) {
 	t.Parallel()
-	program := require(t, "h2load", "nghttp2-client")
+	program := gatewaytest.Require(t, "h2load", "nghttp2-client")
 	s := newStage(t, http.HandlerFunc(serveFiles))
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, block[:20_000], 0o600); err != nil {
@@ -53,7 +55,7 @@ func TestH2load(t *testing.T) {
 // TestNghttp uses what nghttp can do with frames and other clients do not.
 func TestNghttp(t *testing.T) {
 	t.Parallel()
-	program := require(t, "nghttp", "nghttp2-client")
+	program := gatewaytest.Require(t, "nghttp", "nghttp2-client")
 	s := newStage(t, http.HandlerFunc(serveFiles))
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, block, 0o600); err != nil {

@@ -83,25 +83,6 @@ func writeReport(path string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// require returns the path of a program that Debian has in pkg.
-func require(t *testing.T, program, pkg string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		missing(t, program+" is not in PATH (Debian: apt-get install "+pkg+")")
-	}
-	return path
-}
-
-// missing skips the test, or fails it if SNOWGATE_TEST_REQUIRE=1.
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("SNOWGATE_TEST_REQUIRE") == "1" {
-		t.Fatalf("%s, and SNOWGATE_TEST_REQUIRE=1", what)
-	}
-	t.Skip("SKIPPED, NOT TESTED: " + what)
-}
-
 func stderrOf(err error) string {
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		return string(exit.Stderr)

@@ -19,7 +19,7 @@ import (
 //	${token} a token for the latter
 func TestVarnish(t *testing.T) {
 	t.Parallel()
-	program := require(t, "varnishtest", "varnish")
+	program := gatewaytest.Require(t, "varnishtest", "varnish")
 	scripts, err := filepath.Glob(filepath.Join("testdata", "vtc", "*.vtc"))
 	if err != nil || len(scripts) < 30 {
 		t.Fatalf("there are %d scripts, %v, want 30 or more", len(scripts), err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"snowgate/integration/gatewaytest"
 )
 
 // repeated reads the block again and again, up to a length. The length of the block
@@ -55,7 +57,7 @@ func serveVolume(w http.ResponseWriter, r *http.Request) {
 // kept nowhere.
 func TestVolume(t *testing.T) {
 	t.Parallel()
-	program := require(t, "curl", "curl")
+	program := gatewaytest.Require(t, "curl", "curl")
 	s := newStage(t, http.HandlerFunc(serveVolume))
 	size := int64(amountOf(32<<20, 128<<20, 1<<30))
 	want := digestOf(size)
