@@ -120,7 +120,7 @@ func countFeedPanics(t *testing.T) (wantPanics func(what string, want int)) {
 		t.Helper()
 		mu.Lock()
 		defer mu.Unlock()
-		if got := panics.Count(panics.Feed) - before; got != uint64(want) || len(stacks) != want { //nolint:gosec // not negative
+		if got := panics.Count(panics.Feed) - before; got != uint64(want) || len(stacks) != want {
 			t.Errorf("%s: %d panics counted, %d told, want %d", what, got, len(stacks), want)
 		}
 		for _, stack := range stacks {
