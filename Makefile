@@ -116,6 +116,10 @@ fuzz: ## Run every fuzz target for FUZZTIME.
 model: ## Check the model of worker leases exhaustively.
 	docs/model/check
 
+.PHONY: uniqueness
+uniqueness: ## Kill, stop and wipe for minutes while ids are issued, and count duplicates: bench/results/uniqueness.md.
+	bench/uniqueness
+
 .PHONY: alerts
 alerts: ## Test the Prometheus rules.
 	cd deploy/prometheus && promtool test rules *.test.yml

@@ -187,11 +187,14 @@ type holder struct {
 	mu   sync.Mutex
 	said []string
 	done chan struct{} // its output has ended
+
+	started        time.Time
+	killed, paused int64 // how often it was sent SIGKILL, and SIGSTOP
 }
 
 func startHolder(t *testing.T, j job) *holder {
 	t.Helper()
-	h := &holder{t: t, done: make(chan struct{})}
+	h := &holder{t: t, done: make(chan struct{}), started: time.Now()}
 	h.file = filepath.Join(t.TempDir(), "ids")
 	j.File = h.file
 	text, err := json.Marshal(j)
@@ -223,6 +226,12 @@ func startHolder(t *testing.T, j job) *holder {
 
 func (h *holder) signal(s syscall.Signal) {
 	h.t.Helper()
+	switch s {
+	case syscall.SIGKILL:
+		h.killed++
+	case syscall.SIGSTOP:
+		h.paused++
+	}
 	if err := h.cmd.Process.Signal(s); err != nil {
 		h.t.Fatal(err)
 	}
@@ -293,5 +302,31 @@ func wantUnique(t *testing.T, holders ...*holder) {
 	}
 	if duplicates != 0 {
 		t.Errorf("%d duplicates among %d ids", duplicates, len(all))
+	}
+	reportUniqueness(t, len(all), duplicates, holders)
+}
+
+// reportUniqueness adds a row to the table that make uniqueness writes.
+func reportUniqueness(t *testing.T, ids, duplicates int, holders []*holder) {
+	t.Helper()
+	name := os.Getenv("SNOWGATE_UNIQUENESS_REPORT")
+	if name == "" {
+		return
+	}
+	var killed, paused int64
+	refusals := 0
+	for _, h := range holders {
+		killed, paused = killed+h.killed, paused+h.paused
+		refusals += strings.Count(h.output(), "refused: ")
+	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	_, err = fmt.Fprintf(file, "| %d processes with `idgen`, `%s` | %.0f | %d | %d | %d | %d | %d |\n",
+		len(holders), t.Name(), time.Since(holders[0].started).Seconds(), ids, killed, paused, refusals, duplicates)
+	if err != nil {
+		t.Error(err)
 	}
 }

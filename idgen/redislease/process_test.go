@@ -163,7 +163,7 @@ func TestProcessKilledAndRestartedAgainAndAgain(t *testing.T) {
 	j := holderJob(s, "a:1", -1)
 	j.Lead, j.Skew, j.Heartbeat = 100*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond
 	var all []*holder
-	for range amount(10, 100) {
+	for range amount(20, 100) {
 		h := startHolder(t, j)
 		h.awaitMore(amount(10_000, 100_000))
 		h.end(syscall.SIGKILL)

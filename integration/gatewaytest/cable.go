@@ -15,10 +15,10 @@ import (
 //
 // Its methods may be called by any goroutine.
 type Cable struct {
-	target   string
 	listener net.Listener
 
 	mu      sync.Mutex
+	target  string
 	changed *sync.Cond // fault, pushes or the links
 	fault   cableFault
 	pushes  bool // the fault is one of subscriptions only
@@ -74,6 +74,16 @@ func NewCable(t testing.TB, target string) *Cable {
 // Addr returns host:port of the near end.
 func (c *Cable) Addr() string { return c.listener.Addr().String() }
 
+// Retarget has connections from now on go to another host:port, and closes those there are.
+func (c *Cable) Retarget(target string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.target = target
+	for l := range c.links {
+		l.close()
+	}
+}
+
 // Cut closes all connections, and new ones as soon as they are made.
 func (c *Cable) Cut() { c.set(cut, false) }
 
@@ -123,7 +133,10 @@ func (l *link) close() {
 }
 
 func (c *Cable) serve(client net.Conn) {
-	server, err := net.Dial("tcp", c.target)
+	c.mu.Lock()
+	target := c.target
+	c.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		_ = client.Close()
 		return
@@ -132,7 +145,7 @@ func (c *Cable) serve(client net.Conn) {
 	defer l.close()
 	c.mu.Lock()
 	c.links[l] = struct{}{}
-	if c.state(l) == cut || c.closed {
+	if c.state(l) == cut || c.closed || c.target != target {
 		l.close()
 	}
 	c.mu.Unlock()
