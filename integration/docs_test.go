@@ -336,7 +336,10 @@ func saidBy(texts []string, quotation string) bool {
 	}
 	first, size := utf8.DecodeRuneInString(quotation)
 	asError := strings.TrimSuffix(string(unicode.ToLower(first))+quotation[size:], ".")
-	return slices.ContainsFunc(texts, func(text string) bool { return said(text, quotation) || said(text, asError) })
+	asFormat := strings.ReplaceAll(quotation, "SNOWGATE_", "%s") // config.Prefix
+	return slices.ContainsFunc(texts, func(text string) bool {
+		return said(text, quotation) || said(text, asError) || said(text, asFormat)
+	})
 }
 
 var quotedError = regexp.MustCompile("(?m)^### `(.*)`$")
