@@ -11,14 +11,14 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// documentedRights returns what docs/operations.md says that a user needs who may do nothing but run
+// documentedRights returns what docs/how-to/check-before-a-start.md says that a user needs who may do nothing but run
 // a gateway.
 func documentedRights(t *testing.T) []string {
 	t.Helper()
-	_, rest, found := strings.Cut(readFile(t, filepath.Join("..", "docs", "operations.md")), "```acl\n")
+	_, rest, found := strings.Cut(readFile(t, filepath.Join("..", "docs", "how-to", "check-before-a-start.md")), "```acl\n")
 	rights, _, ended := strings.Cut(rest, "```")
 	if !found || !ended {
-		t.Fatal("docs/operations.md names no rights")
+		t.Fatal("docs/how-to/check-before-a-start.md names no rights")
 	}
 	return strings.Fields(rights)
 }

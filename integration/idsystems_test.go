@@ -20,7 +20,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// What docs/ids.md calls the things that a gateway does when its clock steps back.
+// What docs/reference/ids.md calls the things that a gateway does when its clock steps back.
 const (
 	waits   = "waits"
 	rides   = "rides through"
@@ -179,11 +179,11 @@ func newSystemScene(t *testing.T, system, clock string) *systemScene {
 		t: t, system: system, scheme: scheme, client: gatewaytest.NewClient("worker", "a", "introspect: true"),
 		http:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}},
 		worker: systemWorker(t, system, strings.TrimPrefix(redis.URL(), "redis://")),
-		lag:    10 * time.Millisecond, // docs/ids.md: at most that late, and 5 ms early
+		lag:    10 * time.Millisecond, // docs/reference/ids.md: at most that late, and 5 ms early
 	}
 	t.Cleanup(s.http.CloseIdleConnections)
 	if clock == "redis" {
-		s.lag, s.notice = 300*time.Millisecond, noticeTime // docs/ids.md: 250 ms
+		s.lag, s.notice = 300*time.Millisecond, noticeTime // docs/reference/ids.md: 250 ms
 	}
 	s.clock = &stampClock{move: redis.StepClock}
 	options := gatewaytest.Options{Config: "clients:\n" + s.client.YAML, Env: env}
@@ -528,7 +528,7 @@ func (s *systemScene) shown(a attempt) (least, most time.Time) {
 }
 
 // TestEachSystemWhenTheClockStepsBack starts the gateway with each file of deploy/id-systems, sets the
-// clock that stamps ids back by the steps that docs/ids.md has in its tables, one after the other,
+// clock that stamps ids back by the steps that docs/reference/ids.md has in its tables, one after the other,
 // issues tokens throughout, checks every field of every id, and holds the table against what it saw.
 func TestEachSystemWhenTheClockStepsBack(t *testing.T) {
 	t.Parallel()
@@ -541,7 +541,7 @@ func holdTable(t *testing.T, clock string) {
 	t.Parallel()
 	table := stepTable(t, clock)
 	if got := len(table); got != len(idSystems) {
-		t.Errorf("docs/ids.md has a table of %d systems for the clock %s, want %d", got, clock, len(idSystems))
+		t.Errorf("docs/reference/ids.md has a table of %d systems for the clock %s, want %d", got, clock, len(idSystems))
 	}
 	for _, system := range idSystems {
 		t.Run(system, func(t *testing.T) {
@@ -556,23 +556,23 @@ func holdTable(t *testing.T, clock string) {
 			}
 			s.checkFields()
 			if diff := cmp.Diff(table[system], row); diff != "" {
-				t.Errorf("docs/ids.md differs from what was seen (-doc +seen):\n%s\n| %s | %s |", diff, system, strings.Join(row, " | "))
+				t.Errorf("docs/reference/ids.md differs from what was seen (-doc +seen):\n%s\n| %s | %s |", diff, system, strings.Join(row, " | "))
 			}
 		})
 	}
 }
 
-// stepTable returns the rows of the table in docs/ids.md for a clock: the first column of its head is
+// stepTable returns the rows of the table in docs/reference/ids.md for a clock: the first column of its head is
 // `ID_CLOCK=` and the clock.
 func stepTable(t *testing.T, clock string) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/ids.md")
+	text, err := os.ReadFile("../docs/reference/ids.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(text), "| `ID_CLOCK="+clock+"` | 2 ms | 100 ms | 3 s | 1 h |\n")
 	if !found {
-		t.Fatalf("docs/ids.md has no table of steps for the clock %s", clock)
+		t.Fatalf("docs/reference/ids.md has no table of steps for the clock %s", clock)
 	}
 	rows := make(map[string][]string)
 	for line := range strings.Lines(rest) {
