@@ -19,6 +19,22 @@
  * a holder may return here to any record of its own that is still there, also to
  * an older one: to more than extend.lua accepts.
  *
+ * So nothing is said here about the clock that stamps ids, and whatever is checked
+ * holds for the clock of the host as for that of Redis, right, wrong or stepped, at
+ * any moment: also between the two halves of a take-over, when a successor has asked
+ * for the number and has not heard of it yet. The policies that go back with the clock,
+ * count and ring, use a timestamp a second time and tell the ids apart by a rollback
+ * value or by what a slot has left. Both end with the process, and a successor begins
+ * with the same. So the worst is assumed: that any two holders stamp the same rollback
+ * value and sequence. What keeps their ids apart is that they, too, stay in
+ * [floor, ceiling], where a holder may use X as often as it likes. COUNT_BELOW_FLOOR
+ * leaves the floor out, HOST_CEILING has ceilings granted by the clock of the host:
+ * both must fail.
+ *
+ * With STEPS, the clock of Redis itself steps back, without a loss of data: nothing is
+ * repeated. If Redis forgets before it has caught up, base is too low (see begin): a
+ * limit, which fails.
+ *
  * What is left out. A holder may return to its record after a loss of data if its
  * lease has not ended, because until then the number is given to nobody else. Two
  * things break this, and both then need Redis to go back to the old record: a
@@ -49,6 +65,10 @@
 #ifndef EMPTY
 #define EMPTY 1  /* Redis is empty at first, so there is a quarantine; 0: in use for long */
 #endif
+#ifndef STEPS
+#define STEPS 0  /* how often the clock of Redis steps back */
+#endif
+#define BACK 3   /* by how much: more than the lead */
 #define LEAD 2   /* how far ahead of Redis time a ceiling may be */
 #define SKEW 1   /* between the clocks of two Redis nodes */
 #define LAST (END + SKEW + LEAD) /* latest timestamp there can be */
@@ -112,6 +132,12 @@ inline open() {                       /* open and begin, registry.lua */
 inline raise() {                      /* raise, registry.lua */
 #ifdef EARLY_CEILING
   max(high, high, R + LEAD)
+#elif defined HOST_CEILING
+  if
+  :: R >= low -> max(high, high, R + LEAD)
+  :: R >= low -> high = LAST            /* the host is far ahead */
+  :: else -> skip
+  fi
 #else
   if
   :: R >= low -> max(high, high, R + LEAD)
@@ -226,8 +252,12 @@ proctype Gateway(byte me) {
   byte newFloor, newCeiling, mark;
 
   do
-  /* The generator. */
+  /* The generator, under any policy: its clock shows X, now or once more. */
+#ifdef COUNT_BELOW_FLOOR
+  :: atomic { X <= ceiling ->
+#else
   :: atomic { floor <= X && X <= ceiling ->
+#endif
        assert(user == NOBODY || user == me);
        user = me }
 
@@ -302,8 +332,14 @@ proctype Network() {
    and may be another node by now, with another clock. */
 proctype World() {
   byte faults = 0;
+#if STEPS
+  byte steps = 0;
+#endif
   do
   :: atomic { now < END -> now++ }
+#if STEPS
+  :: atomic { steps < STEPS && now > BACK -> now = now - BACK; steps++ }
+#endif
   :: atomic { faults < FAULTS && keptNonce == NOBODY && nonce != NOBODY && nonce != DEAD ->
        keptNonce = nonce; keptHigh = high; KEEP(until) }
   :: atomic { faults < FAULTS ->
