@@ -179,21 +179,21 @@ const (
 var stepCases = []struct {
 	policy idgen.Policy
 	layout string
-	host   map[time.Duration]behaviour // by step; the clock of Redis shows those above 250 ms only
+	host   map[int]behaviour // by the step in ms; the clock of Redis shows those above 250 ms only
 }{
-	{idgen.Monotonic(), layoutA, map[time.Duration]behaviour{2: unseen, 100: unseen, 3000: unseen, 60_000: unseen, 3600_000: unseen}},
-	{idgen.WaitPolicy(5 * time.Millisecond), layoutA, map[time.Duration]behaviour{2: unseen, 100: refuses, 3000: refuses, 3600_000: refuses}},
-	{idgen.Fail(), layoutB, map[time.Duration]behaviour{2: refuses, 100: refuses, 3000: refuses, 3600_000: refuses}},
-	{idgen.CountPolicy(5 * time.Millisecond), "time:41,datacenter:2,worker:5,sequence:12,rollback:3", map[time.Duration]behaviour{2: unseen, 100: counts, 3000: counts, 3600_000: counts}},
-	{idgen.CountPolicy(0), "time:41,datacenter:3,worker:5,rollback:2,sequence:12", map[time.Duration]behaviour{2: counts, 100: counts, 3000: counts, 3600_000: counts}},
-	{idgen.RingPolicy(200), layoutA, map[time.Duration]behaviour{2: unseen, 100: unseen, 3000: unseen, 3600_000: unseen}},
+	{idgen.Monotonic(), layoutA, map[int]behaviour{2: unseen, 100: unseen, 3000: unseen, 60_000: unseen, 3600_000: unseen}},
+	{idgen.WaitPolicy(5 * time.Millisecond), layoutA, map[int]behaviour{2: unseen, 100: refuses, 3000: refuses, 3600_000: refuses}},
+	{idgen.Fail(), layoutB, map[int]behaviour{2: refuses, 100: refuses, 3000: refuses, 3600_000: refuses}},
+	{idgen.CountPolicy(5 * time.Millisecond), "time:41,datacenter:2,worker:5,sequence:12,rollback:3", map[int]behaviour{2: unseen, 100: counts, 3000: counts, 3600_000: counts}},
+	{idgen.CountPolicy(0), "time:41,datacenter:3,worker:5,rollback:2,sequence:12", map[int]behaviour{2: counts, 100: counts, 3000: counts, 3600_000: counts}},
+	{idgen.RingPolicy(200), layoutA, map[int]behaviour{2: unseen, 100: unseen, 3000: unseen, 3600_000: unseen}},
 }
 
 // onSteps runs test for every policy, clock and step.
 func onSteps(t *testing.T, test func(t *testing.T, s *stepScene, step time.Duration, want behaviour)) {
 	for _, c := range stepCases {
 		for ms, want := range c.host {
-			step := ms * time.Millisecond
+			step := time.Duration(ms) * time.Millisecond
 			for _, clock := range []string{"redis", "host"} {
 				want := want
 				if clock == "redis" && step <= limit {

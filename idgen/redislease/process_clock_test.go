@@ -147,7 +147,7 @@ func TestProcessesWhenTheClockOfRedisSteps(t *testing.T) {
 	for _, by := range steps {
 		server.StepClock(by)
 		refusals := func(h *holder) int { return strings.Count(h.output(), "refused: ") }
-		if by.Abs() > limit {
+		if by > limit { // a step back is ridden through
 			before := []int{refusals(both[0]), refusals(both[1])}
 			for i, h := range both {
 				eventually(t, "issuing is refused", func() bool { return refusals(h) > before[i] })
