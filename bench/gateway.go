@@ -147,7 +147,7 @@ func (g *gateway) ready() bool {
 }
 
 func (g *gateway) state() (decides, issues bool) {
-	response, err := client.Get(g.url + "/readyz") //nolint:noctx // loopback
+	response, err := client.Get(g.url + "/readyz?for=decide") //nolint:noctx // loopback
 	if err != nil {
 		return false, false
 	}

@@ -68,7 +68,7 @@ func dropFromCache(path string) {
 func (r *report) startup(orderly, crashed startTimes) {
 	const most = 150
 	var out strings.Builder
-	fmt.Fprintf(&out, "## From start to ready\n\nMilliseconds from starting the process, its file not in memory, to the first `/readyz` that is 200, and to the first that says it issues too; "+
+	fmt.Fprintf(&out, "## From start to ready\n\nMilliseconds from starting the process, its file not in memory, to the first `/readyz?for=decide` that is 200, and to the first that says it issues too; "+
 		"Redis and the registry are there; %d and %d times.\n\n| its predecessor | decides, median | spread | issues, median | spread |\n|---|---:|---|---:|---|\n", len(orderly.issues), len(crashed.issues))
 	for _, row := range []struct {
 		what  string

@@ -223,7 +223,7 @@ func (id anID) Next(context.Context) (idgen.ID, error) { return idgen.ID(id), ni
 // that cannot be read.
 func TestCommandsReadFilesOfVariables(t *testing.T) {
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/readyz" {
+		if r.URL.Path != "/readyz" || r.URL.RawQuery != "" && r.URL.RawQuery != "for=issue" {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	}))
@@ -239,6 +239,8 @@ func TestCommandsReadFilesOfVariables(t *testing.T) {
 		stderr  string
 	}{
 		{[]string{"health"}, "SNOWGATE_LISTEN_FILE=" + file, exitOK, ""},
+		{[]string{"health", "-for", "issue"}, "SNOWGATE_LISTEN_FILE=" + file, exitOK, ""},
+		{[]string{"health", "-for", "issue", "-url", gateway.URL}, "", exitUsage, "-for"},
 		{[]string{"health"}, "SNOWGATE_LISTEN_FILE=/nowhere", exitUsage, "SNOWGATE_LISTEN"},
 		{[]string{"client", "list"}, "SNOWGATE_ADMIN_LISTEN_FILE=/nowhere", exitUsage, "SNOWGATE_ADMIN_LISTEN"},
 		{[]string{"client", "list"}, "SNOWGATE_ISSUER_FILE=/nowhere\nSNOWGATE_TLS_CERT=x", exitUsage, "SNOWGATE_ISSUER"},

@@ -63,7 +63,7 @@ func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err err
 		return nil, &ConfigError{fmt.Errorf("-redis: %sREDIS_URL is not set: there is no Redis to look at", config.Prefix)}
 	}
 	store, err := redisstore.Open(redisstore.Options{
-		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: cfg.StoreTimeout, WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
+		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second), WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}
@@ -172,7 +172,7 @@ func missingRights(ctx context.Context, cfg config.Config, store *redisstore.Sto
 func checkClash(ctx context.Context, cfg config.Config, store *redisstore.Store) error {
 	known := clients.NewRegistry(cfg.TokenTTL)
 	registry := redisclients.New(store.Client(), known, redisclients.Options{
-		Prefix: cfg.KeyPrefix, Timeout: cfg.StoreTimeout, MaxTTL: cfg.TokenMaxTTL, Now: time.Now, Report: func(error) {},
+		Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second), MaxTTL: cfg.TokenMaxTTL, Now: time.Now, Report: func(error) {},
 	})
 	if err := known.ReplaceFile(cfg.File.Clients); err != nil {
 		return err

@@ -143,6 +143,33 @@ func TestWorkerNumberThatCannotBeHad(t *testing.T) {
 	})
 }
 
+// TestWorkerNumberIsLost: a gateway that has lost its number to another one names the reason, and
+// goes on deciding.
+func TestWorkerNumberIsLost(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Start(t), gatewaytest.Options{})
+	record := strings.Fields(s.redis.Do("HGET", "{sg}:w", "1"))
+	if len(record) != 6 {
+		t.Fatalf("the record of worker number 1 is %q", record)
+	}
+	record[0], record[4], record[5] = "thief", "10.0.0.9:8080", "thief:1:1"
+	s.redis.Do("HSET", "{sg}:w", "1", strings.Join(record, " "))
+	gatewaytest.Eventually(t, 15*time.Second, "the reason is named", func() bool {
+		got := s.Get("/readyz?for=issue", "")
+		if strings.Contains(got.Body, "10.0.0.9") || strings.Contains(got.Body, "thief") {
+			t.Fatalf("/readyz tells strangers who has the number: %s", got.Body)
+		}
+		return got.StatusCode == http.StatusServiceUnavailable && strings.Contains(got.Body, "the worker number is taken")
+	})
+	if got := s.Get("/readyz", ""); got.StatusCode != http.StatusOK {
+		t.Errorf("/readyz is %d %s, want 200 for a minute", got.StatusCode, got.Body)
+	}
+	if got := s.call(); got.StatusCode != http.StatusOK {
+		t.Errorf("a living token gets %d", got.StatusCode)
+	}
+	s.wantUnavailable("token", s.issue())
+}
+
 // TestReadyWithTheFirstToken: on an empty Redis no token can be issued for a while, and the gateway
 // is not ready until one can; deciding is told apart.
 func TestReadyWithTheFirstToken(t *testing.T) {
@@ -177,7 +204,7 @@ func TestReadyWithTheFirstToken(t *testing.T) {
 func snowgate(t *testing.T, env []string, args ...string) (code int, output string) {
 	t.Helper()
 	cmd := exec.Command(gatewaytest.Binary(t), args...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "SNOWGATE_STORE_TIMEOUT=5s"}, env...)
 	out, err := cmd.CombinedOutput()
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 		t.Fatal(err)
@@ -240,6 +267,9 @@ func TestRebase(t *testing.T) {
 		})
 		g.wantUnavailable("protected route", g.Get("/orders/1", s.token))
 		g.wantUnavailable("token", g.issue())
+	}
+	if meta := s.redis.Do("HGET", "{sg}:w", "meta"); !strings.Contains(meta, otherLayout) {
+		t.Errorf("the registry is %q: gateways of the old layout may begin it anew", meta)
 	}
 	next := s.beside(gatewaytest.Options{Env: []string{"SNOWGATE_WORKER_ID=3", "SNOWGATE_ID_LAYOUT=" + otherLayout}})
 	token := next.Token(next.client)
