@@ -3,6 +3,7 @@ package cuttest
 import (
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -153,5 +154,47 @@ func TestRelay(t *testing.T) {
 	_ = far.Close()
 	if _, err := near.Read(back[:]); err == nil || err == io.EOF {
 		t.Errorf("after a reset: %v", err)
+	}
+}
+
+// TestRelayDeliversBeforeAReset: what came before a reset arrives, however slowly it is read.
+func TestRelayDeliversBeforeAReset(t *testing.T) {
+	const size = 64 << 10
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.ReadFull(conn, make([]byte, 1))
+		_, _ = conn.Write(make([]byte, size))
+		_ = conn.Close() // with bytes unread, which is a reset
+	}()
+	conn, err := net.Dial("tcp", Relay(t, listener.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+	if _, err := io.WriteString(conn, "two bytes, and more"); err != nil {
+		t.Fatal(err)
+	}
+	<-gone
+	got, read := 0, make([]byte, 1<<10)
+	for {
+		n, err := conn.Read(read)
+		if got += n; err != nil {
+			break
+		}
+		runtime.Gosched()
+	}
+	if got != size {
+		t.Errorf("%d bytes arrived, want %d", got, size)
 	}
 }

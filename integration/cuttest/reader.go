@@ -32,3 +32,17 @@ func awaitReader(conn net.Conn) bool {
 	}
 	return false
 }
+
+// deliveryPatience is how long a reset waits until everything before it has arrived.
+const deliveryPatience = 5 * time.Second
+
+// awaitDelivery waits until the peer of conn has received what was sent. A reset, unlike an end, takes
+// away what is still to be sent.
+func awaitDelivery(conn *net.TCPConn) {
+	for begin := time.Now(); time.Since(begin) < deliveryPatience; {
+		if unsent, err := unsentOf(conn); err != nil || unsent == 0 {
+			return
+		}
+		<-time.After(50 * time.Microsecond)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"unsafe"
 )
 
 // diagnosis asks the kernel about sockets (sock_diag(7)), which also knows those of other processes.
@@ -65,4 +66,21 @@ func diagRequest(local, remote netip.AddrPort) []byte {
 	copy(body[28:], to[:])
 	copy(body[48:], "\xff\xff\xff\xff\xff\xff\xff\xff") // no cookie
 	return r
+}
+
+// unsentOf returns how many bytes were written to conn that its peer has not received.
+func unsentOf(conn *net.TCPConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var unsent int32
+	var errno syscall.Errno
+	err = raw.Control(func(fd uintptr) {
+		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&unsent)))
+	})
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	return int(unsent), err
 }

@@ -67,6 +67,9 @@ func (r *relay) own(conns ...*net.TCPConn) {
 }
 
 func (r *relay) disown(conns ...*net.TCPConn) {
+	for _, conn := range conns {
+		awaitDelivery(conn)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, conn := range conns {
@@ -104,6 +107,7 @@ func (r *relay) pass(to, from *net.TCPConn) {
 		_ = from.CloseRead()
 		_ = from.SetLinger(0)
 	default:
+		awaitDelivery(to)
 		_ = to.SetLinger(0)
 		_ = to.Close()
 	}
