@@ -37,6 +37,10 @@ race-build: ## Compile the tests with the race detector, on all processors.
 cuts: ## Run the tests of connections with everything cut that clients and services send.
 	.ci/cuts
 
+.PHONY: cuts-full
+cuts-full: ## The same with all tests of integration, in every mode, as bench/results/cuts.md; takes half an hour or more.
+	.ci/cuts-full
+
 .PHONY: integration
 integration: ## Run the tests; those that miss Redis or Docker fail.
 	SNOWGATE_TEST_REQUIRE=1 go test -count=1 ./...

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -271,7 +271,7 @@ func TestForwardAuthBehindProxies(t *testing.T) {
 		t.Run(example, func(t *testing.T) {
 			launch := start(t)
 			g, token := judge(t)
-			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			service := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("X-Target", r.RequestURI)
 				w.Header().Set("X-Seen", strings.Join(slices.Sorted(maps.Keys(r.Header)), " "))
 				for _, name := range append([]string{"Authorization"}, identityHeaders...) {

@@ -266,7 +266,7 @@ func (c *conversation) readAnswers(in *bufio.Reader, conn net.Conn) {
 		if _, err := in.Peek(1); err != nil {
 			if timeout, ok := err.(net.Error); ok && timeout.Timeout() && !half {
 				half = true
-				_ = conn.(*net.TCPConn).CloseWrite()
+				_ = conn.(interface{ CloseWrite() error }).CloseWrite()
 				continue
 			}
 			return

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"snowgate/integration/cuttest"
 )
 
 // sent is a request of a conversation, as it was meant. A request carries its
@@ -85,6 +87,7 @@ func newSpy(w *town, r *fuzzRoute) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	listener = cuttest.Listener(listener)
 	w.t.Cleanup(func() { _ = listener.Close() })
 	if r.scheme == "h2c" {
 		server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, request *http.Request) {

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -111,6 +112,7 @@ func newCallee(t *testing.T, secure bool) (s *callee, url, roots string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	listener = cuttest.Listener(listener)
 	s = &callee{ended: make(chan error, 100)}
 	url = "h2c://" + listener.Addr().String()
 	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(16 << 20)}
@@ -214,7 +216,11 @@ func (c *caller) form(path, text string) *http.Request {
 
 func (c *caller) context(t *testing.T, more ...string) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	within := 20 * time.Second
+	if cuttest.Current() != cuttest.Whole {
+		within *= 6 // megabytes in small pieces take a while
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
 	return metadata.AppendToOutgoingContext(ctx, append(more, "authorization", "Bearer "+c.token)...)
 }

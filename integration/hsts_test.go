@@ -2,17 +2,17 @@ package integration_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
 // newHSTSGateway starts a gateway whose service has ideas of its own about TLS.
 func newHSTSGateway(t *testing.T, env ...string) *gatewaytest.Gateway {
 	t.Helper()
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	service := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=1; of-the-service")
 	}))
 	t.Cleanup(service.Close)

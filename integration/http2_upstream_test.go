@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -18,7 +19,7 @@ func TestUpstreamSpeaksHTTP2(t *testing.T) {
 		w.Header().Set("X-Seen-Client", r.Header.Get("X-Snowgate-Client"))
 	})
 	start := func(http2 bool) *httptest.Server {
-		server := httptest.NewUnstartedServer(answer)
+		server := cuttest.NewUnstartedServer(answer)
 		server.EnableHTTP2 = http2
 		server.StartTLS()
 		t.Cleanup(server.Close)

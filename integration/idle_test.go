@@ -177,7 +177,7 @@ func TestFilesExhausted(t *testing.T) {
 		crowd = append(crowd, c)
 	}
 	gatewaytest.Eventually(t, 20*time.Second, "the files run out", func() bool {
-		return len(g.Lines("http: Accept error: accept tcp "+g.Addr+": accept4: too many open files; retrying in 1s")) > 0
+		return len(g.Lines("http: Accept error: accept tcp "+g.ListenAddr+": accept4: too many open files; retrying in 1s")) > 0
 	})
 	for range 20 {
 		if status, err := regular.ask("/svc/x", token); err != nil || status != http.StatusOK && status != http.StatusBadGateway && status != http.StatusServiceUnavailable {

@@ -3,10 +3,10 @@ package integration_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/tokens/tokenstest/redistest"
 )
@@ -33,7 +33,7 @@ func (i *inner) end() {
 // TestEveryTestLooksForLeaks: a secret that gets into the log, a refusal or Redis fails the test
 // that let it get there.
 func TestEveryTestLooksForLeaks(t *testing.T) { // not parallel: another test would report the refusal
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	upstream := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = w.Write([]byte(r.URL.Query().Get("echo")))
 	}))

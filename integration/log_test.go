@@ -6,19 +6,20 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
 // A log that nobody reads fills a pipe, and whoever writes to a full pipe waits.
 // It must not be the requests (security: "stdout blocked").
 func TestNobodyReadsTheLog(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "it needs thousands of requests within seconds, and each takes longer")
 	g := gatewaytest.Start(t, gatewaytest.Options{Config: "clients: []\n", Env: []string{"SNOWGATE_LOG_LEVEL=info"}})
 	release := g.HoldLog()
 	defer release()
@@ -110,7 +111,7 @@ func TestLogIsWholeAtTheEnd(t *testing.T) {
 // and logged each with its own client, token, path and name: what the gateway knows of one lies in
 // memory that serves another when its line is made.
 func TestRequestsAreNotMixed(t *testing.T) {
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	upstream := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, r.URL.Path, " ", r.Header.Get("X-Snowgate-Client"), " ", r.Header.Get("X-Snowgate-Token-Id"), " ", r.Header.Get("X-Request-Id"))
 	}))
 	defer upstream.Close()

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/internal/echo"
 )
@@ -83,7 +84,7 @@ func newChanging(t *testing.T) *changing {
 	t.Helper()
 	c := &changing{t: t, client: gatewaytest.NewClient("worker", "svc"), quit: make(chan struct{}), exchanged: make([]atomic.Int64, reloadSockets+2)}
 	start := func(handler http.Handler) *httptest.Server {
-		server := httptest.NewServer(handler)
+		server := cuttest.NewServer(handler)
 		t.Cleanup(server.Close)
 		return server
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/internal/echo"
 	"snowgate/tokens/tokenstest/redistest"
@@ -63,7 +63,7 @@ func newFleetOf(t *testing.T, o fleetOptions) *fleet {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	f.agent = &http.Client{Transport: gatewaytest.Inspect(transport), Timeout: 20 * time.Second}
-	upstream := httptest.NewServer(echo.Handler("svc"))
+	upstream := cuttest.NewServer(echo.Handler("svc"))
 	t.Cleanup(upstream.Close)
 	f.upstream = upstream.URL
 	f.client = gatewaytest.NewClient("worker", "svc svc.other", "introspect: true")

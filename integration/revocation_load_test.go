@@ -119,7 +119,7 @@ func TestRevocationWithoutPushes(t *testing.T) {
 func TestRevocationsDuringACut(t *testing.T) {
 	t.Parallel()
 	const many = 100
-	length := durationOf(t, "SNOWGATE_TEST_CUT", 1500*time.Millisecond)
+	length := durationOf(t, "SNOWGATE_TEST_PARTITION", 1500*time.Millisecond)
 	f := newFleet(t, "SNOWGATE_CACHE_TTL=1m")
 	tokens := make([]string, many)
 	for i := range tokens {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -98,7 +98,7 @@ type besieged struct {
 func besiege(t *testing.T) *besieged {
 	t.Helper()
 	s := &besieged{t: t}
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	service := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.arrived.Add(1)
 		if strings.HasPrefix(r.URL.Path, "/slow") {
 			now := s.held.Add(1)

@@ -104,7 +104,7 @@ func TestSecurityBadAnswers(t *testing.T) {
 // TestSecurityBrokenBodies lets services break off their answers. What the caller
 // gets never ends like a whole answer.
 func TestSecurityBrokenBodies(t *testing.T) {
-	reset := func(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) } // close sends RST
+	reset := func(conn net.Conn) { _ = conn.(interface{ SetLinger(seconds int) error }).SetLinger(0) } // close sends RST
 	tests := []struct {
 		answer string
 		end    func(net.Conn)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/internal/echo"
 )
@@ -41,7 +41,7 @@ func newStage(t *testing.T, env ...string) *stage {
 	t.Helper()
 	s := &stage{arrived: make(chan struct{}, 100), answer: make(chan struct{})}
 	inner := echo.Handler("svc")
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	upstream := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == slowPath {
 			s.arrived <- struct{}{}
 			<-s.answer
@@ -153,7 +153,7 @@ func (c *crowd) client(number int) {
 	pace := time.NewTicker(30 * time.Millisecond)
 	defer pace.Stop()
 	for {
-		conn, err := net.Dial("tcp", c.stage.Addr)
+		conn, err := net.Dial("tcp", c.stage.ListenAddr) // which refuses, where a relay would not
 		// Reset, too, says that there was no connection: the listener went while
 		// the handshake was under way, and nothing has been sent.
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
@@ -164,6 +164,7 @@ func (c *crowd) client(number int) {
 			return
 		}
 		c.dialed.Add(1)
+		conn = cuttest.Writes(conn)
 		c.converse(number, conn, pace)
 		_ = conn.Close()
 		<-pace.C
@@ -245,7 +246,7 @@ func TestShutdownFinishesWhatRuns(t *testing.T) {
 	write(t, silent, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
 	wantAnswer(t, "/readyz on a connection from before", silent, http.StatusServiceUnavailable)
 	gatewaytest.Eventually(t, 5*time.Second, "the listener is closed", func() bool {
-		conn, err := net.Dial("tcp", s.Addr)
+		conn, err := net.Dial("tcp", s.ListenAddr)
 		if err == nil {
 			_ = conn.Close()
 		}

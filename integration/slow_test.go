@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -52,7 +52,7 @@ func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	program := gatewaytest.Require(t, "slowhttptest", "slowhttptest")
 	large := bytes.Repeat([]byte("x"), 4<<20) // more than the kernel takes
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	service := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if strings.HasSuffix(r.URL.Path, "/large") {
 			_, _ = w.Write(large)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -128,7 +129,7 @@ func (f *fleet) wantCut(what string, ends <-chan ended, count int, since, told t
 // newDownload starts a service whose answers have no end.
 func newDownload(t *testing.T) *httptest.Server {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "1000000000")
 		pace := time.NewTicker(20 * time.Millisecond)
 		defer pace.Stop()

@@ -10,13 +10,13 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -63,7 +63,7 @@ func writePEM(t *testing.T, path, kind string, content []byte) {
 // secureGateway starts a gateway that speaks TLS, with a protected service.
 func secureGateway(t *testing.T, pair keyPair) (g *gatewaytest.Gateway, client gatewaytest.Credentials) {
 	t.Helper()
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	service := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Seen-Proto", r.Header.Get("X-Forwarded-Proto"))
 	}))
 	t.Cleanup(service.Close)

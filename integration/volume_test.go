@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -104,7 +105,7 @@ type volumeService struct {
 func newVolumeService(t *testing.T) *volumeService {
 	t.Helper()
 	s := &volumeService{hold: make(chan struct{})}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
 		switch r.URL.Path {
 		case "/up":

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -97,7 +97,7 @@ func newSocketStage(t *testing.T) *socketStage {
 	if _, err := os.Stat(filepath.Join(nodeModules, "ws")); err != nil {
 		gatewaytest.Missing(t, `Node.js has no module ws here ("make interop-modules" installs it)`)
 	}
-	coder := httptest.NewServer(http.HandlerFunc(serveSocket))
+	coder := cuttest.NewServer(http.HandlerFunc(serveSocket))
 	t.Cleanup(coder.Close)
 	s := &socketStage{node: node, servers: []socketServer{
 		{"coder", coder.Listener.Addr().String(), "/coder"},
@@ -392,7 +392,7 @@ func (c socketCase) send(conn net.Conn) {
 		rest = rest[n:]
 	}
 	if c.half {
-		_ = conn.(*net.TCPConn).CloseWrite()
+		_ = conn.(interface{ CloseWrite() error }).CloseWrite()
 	}
 }
 
@@ -427,7 +427,7 @@ func readSocket(in *bufio.Reader, conn net.Conn) (list []string, end string) {
 		}
 		list = append(list, fmt.Sprintf("%#02x masked=%v %s", head[0], head[1]&0x80 != 0, text))
 		if head[0]&0x0f == opClose {
-			_ = conn.(*net.TCPConn).CloseWrite()
+			_ = conn.(interface{ CloseWrite() error }).CloseWrite()
 		}
 	}
 }

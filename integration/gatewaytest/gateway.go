@@ -110,8 +110,10 @@ type Options struct {
 type Gateway struct {
 	// URL and AdminURL are the base URLs of the listeners.
 	URL, AdminURL string
-	// Addr is host:port of the public listener.
+	// Addr is host:port of the public listener, or of what cuts the bytes on the way to it.
 	Addr string
+	// ListenAddr is host:port of the public listener itself.
+	ListenAddr string
 	// ConfigPath is the file it was given; write to it to have it reloaded.
 	ConfigPath string
 
@@ -157,7 +159,8 @@ func Start(t testing.TB, o Options) *Gateway {
 	remembered.learnEnv(g.cmd.Env)
 	g.run()
 	listen := g.WaitLog("snowgate starts")
-	g.Addr = listen["listen"].(string)
+	g.ListenAddr = listen["listen"].(string)
+	g.Addr = g.ListenAddr
 	if cuttest.Current() != cuttest.Whole {
 		g.Addr = cuttest.Relay(t, g.Addr)
 	}
