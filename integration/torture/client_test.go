@@ -95,10 +95,10 @@ func (c *client) settle(p *play) {
 func (c *client) exchange(plays []*play) (done int) {
 	proceed := make(chan struct{})
 	var writing sync.WaitGroup
-	conn := c.conn
+	conn, used := c.conn, c.used
 	writing.Go(func() {
 		for i, p := range plays {
-			p.again = c.used || i > 0
+			p.again = used || i > 0
 			if err := p.ask(conn, proceed); err != nil {
 				if p.request.abortAt >= 0 {
 					hangUp(conn, p.request.reset)

@@ -110,13 +110,13 @@ func newTable() []*row {
 			is: func(e *exchange, d difference) bool {
 				return oneOf(e.lane, h2, h2c) && e.status == 304 && e.answer.lie > 0 && d.what == "end" && d.ours == whole && oneOf(d.theirs, closed, broke)
 			}},
-		{name: "Connection: close after an early response", reason: "the rest of the body must never be taken for a request",
+		{name: "Connection: close after an early response", reason: "the body was not read to its end when the response began (proxy.flight.WriteHeader), and its rest must never be taken for a request",
 			is: func(e *exchange, d difference) bool {
 				return e.early() && (d.what == "closes" && d.ours == "true" || d.field("response field") == "Connection" && d.ours == "close")
 			}},
 		{name: "rest of the request after an early response", reason: "when the response is over, neither proxy has to send on what is left",
 			is: func(e *exchange, d difference) bool { return e.early() && d.what == "end of the request body" }},
-		{name: "attempts after a broken connection", reason: "we send a safe request once more; net/http for as long as it has kept connections",
+		{name: "attempts after a broken connection", reason: "where not a byte of a response has come, we send a safe request once more, and only if the connection had been kept; net/http does so for as long as it has kept connections",
 			is: func(e *exchange, d difference) bool {
 				return d.what == "arrivals" && (e.answer.abortAt == 0 && len(e.codes) == 0 || e.answers("end before the head") || e.answer.abortAt > 0 && e.answer.reset) && oneOf(d.ours, "1", "2") && oneOf(e.method, "GET", "HEAD", "OPTIONS") && e.request.size == 0
 			}},
