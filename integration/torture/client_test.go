@@ -155,8 +155,9 @@ func (p *play) ask(conn net.Conn, proceed <-chan struct{}) error {
 		return err
 	}
 	<-proceed
-	// The transport of net/http wants the body nevertheless; see guardedBody.
-	if p.refuses && (p.side != "b" || oneOf(p.lane, h2, h2c)) {
+	// The transport of net/http wants the body nevertheless if it means to keep the connection; see
+	// guardedBody.
+	if p.refuses && (p.side != "b" || oneOf(p.lane, h2, h2c) || p.ending != keeps) {
 		return errAborted
 	}
 	return m.write(conn, wire, m.head, len(wire), p.serviceHas.pause)
