@@ -75,7 +75,6 @@ var wrongRequests = []fault{
 	{name: "HTTP/3.0", text: "GET {P} HTTP/3.0\n{M}\n", refused: true},
 	{name: "http/1.1", text: "GET {P} http/1.1\n{M}\n", refused: true},
 	{name: "space in the target", text: "GET {P} b HTTP/1.1\n{M}\n", refused: true},
-	{name: "empty lines before a request", text: "\n\nGET {P} HTTP/1.1\n{M}\n"},
 	{name: "method with a colon", text: "GE:T {P} HTTP/1.1\n{M}\n", refused: true},
 	{name: "end within the head", text: "GET {P} HTTP/1.1\n{M}X-A: a", refused: true, ends: true},
 }

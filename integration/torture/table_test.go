@@ -49,10 +49,6 @@ func newTable() []*row {
 			is: func(e *exchange, d difference) bool {
 				return e.wrongRequest != nil && d.what == "status of its own" && oneOf(d.ours, "400", "499") && d.theirs == "502"
 			}},
-		{name: "empty lines before a request", reason: "net/http's server skips them behind a POST; behind one in chunks, ours is another connection, and nothing is before them", rare: true,
-			is: func(e *exchange, d difference) bool {
-				return e.wrongRequest != nil && e.wrongRequest.name == "empty lines before a request" && d.what == "refused" && d.ours == "400" && d.theirs == "200"
-			}},
 		{name: "response that RFC 9112 has a proxy refuse or mend", reason: "sections 5.1 (space before a colon), 5.2 (folded field) and 6.1 (coding in HTTP/1.0): we refuse with 502, net/http mends or passes on",
 			is: func(e *exchange, d difference) bool {
 				return e.answers("space before a colon", "folded field", "coding in HTTP/1.0") && d.what == "refused" && d.ours == "502" && !e.standard
