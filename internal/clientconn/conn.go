@@ -241,7 +241,9 @@ func (c *Conn) look() {
 			c.read.mu.Unlock()
 			continue
 		}
-		gone := err != nil && !c.recalled
+		// A deadline of long ago is no news of the client: the server interrupts its own read.
+		interrupted := c.read.wanted == past && errors.Is(err, os.ErrDeadlineExceeded)
+		gone := err != nil && !c.recalled && !interrupted
 		c.ahead, c.found = p, n == 1
 		c.glance, c.recalled = unwanted, false
 		c.read.mu.Unlock()

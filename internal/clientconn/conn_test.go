@@ -408,6 +408,28 @@ func TestDeadlineOfALook(t *testing.T) {
 	})
 }
 
+// The server interrupts its background read with a deadline of long ago. If that read was not
+// answered yet, and a look goes on for a request before, the look is interrupted as well. The client
+// has not gone.
+func TestInterruptionOfALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, peer := pipe(t)
+		ctx := background(t, conn)
+		time.Sleep(2 * clientconn.Glance)
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+		synctest.Wait()
+		_ = conn.SetReadDeadline(time.Time{})
+		if ctx.Err() != nil {
+			t.Error("the context has ended with its client there")
+		}
+		go func() { _, _ = peer.Write([]byte("request")) }()
+		p := make([]byte, 7)
+		if _, err := io.ReadFull(conn, p); err != nil || string(p) != "request" {
+			t.Errorf("%q, %v", p, err)
+		}
+	})
+}
+
 // A closed connection is not looked at, and its context ends.
 func TestCloseEndsTheContext(t *testing.T) {
 	for _, after := range []time.Duration{0, clientconn.Glance * 2} {
