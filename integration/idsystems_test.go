@@ -146,6 +146,7 @@ type systemScene struct {
 	clock  *stampClock
 	client gatewaytest.Credentials
 	http   *http.Client
+	start  func() *gatewaytest.Gateway
 	worker idgen.Worker
 	lag    time.Duration // by how much stamps may be off the clock
 	notice time.Duration // how long the gateway may take to see a step
@@ -192,7 +193,8 @@ func newSystemScene(t *testing.T, system, clock string) *systemScene {
 		options.HostClock.Step(-age)
 		s.clock.move = options.HostClock.Step
 	}
-	s.Gateway = gatewaytest.Start(t, options)
+	s.start = func() *gatewaytest.Gateway { return gatewaytest.Start(t, options) }
+	s.Gateway = s.start()
 	redis.StepClock(age)
 	if clock == "host" {
 		options.HostClock.Step(age)
@@ -261,24 +263,37 @@ func (s *systemScene) try() (a attempt) {
 	return a
 }
 
-// hammer asks for tokens from three sides until stop is called.
+// hammer asks for tokens from three sides until stop is called: all the time, to have ids on either
+// side of a small step, or, where steps take their time to be noticed, at some distance.
 func (s *systemScene) hammer() (stop func()) {
 	done := make(chan struct{})
+	turns := time.NewTicker(20 * time.Millisecond)
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
 			for {
+				s.try()
+				turn := turns.C
+				if s.notice == 0 {
+					turn = always
+				}
 				select {
 				case <-done:
 					return
-				default:
-					s.try()
+				case <-turn:
 				}
 			}
 		})
 	}
-	return func() { close(done); wg.Wait() }
+	return func() { close(done); wg.Wait(); turns.Stop() }
 }
+
+// always can be received from at once.
+var always = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
 
 // settle waits until a number of requests was made since the last step and answered; seen, if given,
 // ends that at once, and without it the gateway has the time to notice the step.
@@ -402,6 +417,26 @@ func (s *systemScene) wantGood() {
 	if status, body := s.Post("/oauth2/introspect", s.client, "token", s.token); !strings.Contains(body, `"active":true`) {
 		s.t.Errorf("introspection of a token issued just now: %d %s", status, body)
 	}
+}
+
+// restart starts the gateway anew, which must issue again.
+func (s *systemScene) restart() {
+	s.t.Helper()
+	s.Signal(os.Interrupt)
+	s.Wait()
+	before := s.highest()
+	s.Gateway = s.start()
+	if a := s.try(); a.refusal != "" || a.id <= before || a.parts.Rollback != 0 {
+		s.t.Errorf("after a restart: %v, want an id above %s", a, before)
+	}
+}
+
+// highest is the highest id so far.
+func (s *systemScene) highest() (id idgen.ID) {
+	for _, a := range s.attempts {
+		id = max(id, a.id)
+	}
+	return id
 }
 
 // fault is for what may be wrong with many ids: only a few of them are told.
@@ -555,6 +590,9 @@ func holdTable(t *testing.T, clock string) {
 				}
 			}
 			s.checkFields()
+			if strings.HasSuffix(row[len(row)-1], "until a restart") {
+				s.restart()
+			}
 			if diff := cmp.Diff(table[system], row); diff != "" {
 				t.Errorf("docs/reference/ids.md differs from what was seen (-doc +seen):\n%s\n| %s | %s |", diff, system, strings.Join(row, " | "))
 			}
