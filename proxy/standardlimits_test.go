@@ -33,7 +33,7 @@ func TestTooManyInterimResponses(t *testing.T) {
 
 // TestOptionsOfAStandardResponse: fields that Connection names are not passed on. Beside close they
 // are with net/http, which takes the whole field away before anybody sees it. If this fails, net/http
-// has changed for the better: have the table say so, and docs/operations.md too.
+// has changed for the better: have the table say so, and docs/how-to/transport.md too.
 func TestOptionsOfAStandardResponse(t *testing.T) {
 	for _, test := range []struct {
 		options          string
