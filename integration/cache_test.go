@@ -109,7 +109,7 @@ func TestFirstUsesShareOneLookUp(t *testing.T) {
 	t.Parallel()
 	const callers = 500
 	f := newFleetOf(t, fleetOptions{size: 2})
-	f.agent.Transport.(*http.Transport).MaxIdleConnsPerHost = callers
+	f.transport.MaxIdleConnsPerHost = callers
 	warm := f.issue(0, f.client)
 	var warming sync.WaitGroup
 	for range callers { // so that the connections are there

@@ -25,16 +25,17 @@ import (
 // have an administrator, a client called worker, and an upstream that echoes and
 // streams.
 type fleet struct {
-	t        *testing.T
-	redis    *redistest.Server
-	gateways []*gatewaytest.Gateway
-	cables   []*gatewaytest.Cable
-	upstream string
-	download string
-	client   gatewaytest.Credentials
-	admin    gatewaytest.Credentials
-	others   []gatewaytest.Credentials
-	agent    *http.Client
+	t         *testing.T
+	redis     *redistest.Server
+	gateways  []*gatewaytest.Gateway
+	cables    []*gatewaytest.Cable
+	upstream  string
+	download  string
+	client    gatewaytest.Credentials
+	admin     gatewaytest.Credentials
+	others    []gatewaytest.Credentials
+	agent     *http.Client
+	transport *http.Transport // of agent
 }
 
 // fleetOptions says how a fleet is started. The zero value is usable.
@@ -62,6 +63,7 @@ func newFleetOf(t *testing.T, o fleetOptions) *fleet {
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
+	f.transport = transport
 	f.agent = &http.Client{Transport: gatewaytest.Inspect(transport), Timeout: 20 * time.Second}
 	upstream := cuttest.NewServer(echo.Handler("svc"))
 	t.Cleanup(upstream.Close)

@@ -30,8 +30,8 @@ const (
 // A difference to Redis is slewed, at an eighth of the speed of time, and is no step.
 // A difference of more than 250 ms is, once five readings in a row agree on it:
 //
-//   - Where Redis is ahead, Now fails with an [*OffsetError] until then, and Time goes
-//     on; then both step forward.
+//   - Where Redis is ahead, Now fails with an [*OffsetError] until the reading after
+//     that, a tenth of a second later, and Time goes on; then both have stepped forward.
 //   - Where Redis is behind, both stand still until then, about half a second, because
 //     readings come faster. Then Now steps back, so that the policy of the generator
 //     decides; Time goes on standing still until Redis has caught up, so that what has
@@ -121,7 +121,7 @@ func (c *Clock) State() ClockState {
 }
 
 // Run reads Redis TIME at once and then every second, or faster while a step back is
-// in doubt, until ctx ends. Failures are counted in State; the clock runs on without.
+// in doubt or a step forward is being made, until ctx ends. Failures are counted in State; the clock runs on without.
 func (c *Clock) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -196,7 +196,7 @@ func (c *Clock) adjust(value, sent, received time.Duration) {
 	case ids == beyond && expiry == within: // it has returned from a step back
 		c.ids.line.Store(c.expiry.line.Load())
 		c.ids.trusted, c.ids.suspect = r.off(), c.ids.suspect[:0]
-	case ids == beyond:
+	case ids == beyond, ids == leaping: // until the step is made there are no stamps of before it
 		v.err = fmt.Errorf("redislease: %w", &OffsetError{Offset: c.latest.Offset, Limit: limit})
 	}
 }
@@ -205,7 +205,9 @@ func (c *Clock) adjust(value, sent, received time.Duration) {
 func (c *Clock) pause() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.latest.Offset > limit && len(c.ids.suspect) > 0 {
+	back := c.latest.Offset > limit && len(c.ids.suspect) > 0
+	leaps := c.latest.Offset < -limit && len(c.ids.suspect) == 0
+	if back || leaps {
 		return recheck
 	}
 	return interval

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +18,15 @@ var _ idgen.Referenced = (*Clock)(nil)
 
 // reference is a Redis whose clock is off from the host's by any amount.
 type reference struct {
-	off  time.Duration
+	off  atomic.Int64     // nanoseconds
 	trip [2]time.Duration // there and back
 	err  error
 }
 
-func (r *reference) now() time.Time { return time.Now().Add(r.off) }
+// step sets the clock forward, or back.
+func (r *reference) step(by time.Duration) { r.off.Add(int64(by)) }
+
+func (r *reference) now() time.Time { return time.Now().Add(time.Duration(r.off.Load())) }
 
 func (r *reference) answer(_ context.Context, cmd redis.Cmder) error {
 	<-time.After(r.trip[0])
@@ -41,7 +45,8 @@ func onClock(t *testing.T, test func(t *testing.T, c *Clock, r *reference)) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		defer rdb.Close()
-		r := &reference{off: -5 * time.Hour, trip: [2]time.Duration{time.Millisecond, time.Millisecond}}
+		r := &reference{trip: [2]time.Duration{time.Millisecond, time.Millisecond}}
+		r.step(-5 * time.Hour)
 		wiretap(rdb).fake = r.answer
 		c := NewClock(rdb, "")
 		if _, err := c.Now(); !errors.Is(err, idgen.ErrClock) {
@@ -108,7 +113,7 @@ func TestClockFollowsTheReferenceNotTheHost(t *testing.T) {
 func TestSmallStepsOfTheReferenceAreSlewed(t *testing.T) {
 	for _, step := range []time.Duration{-200 * time.Millisecond, -3 * time.Millisecond, 3 * time.Millisecond, 200 * time.Millisecond} {
 		onClock(t, func(t *testing.T, c *Clock, r *reference) {
-			r.off += step
+			r.step(step)
 			if failed, err := watch(t, c, 3*time.Second); failed != 0 {
 				t.Errorf("step %v: Now() failed for %v: %v", step, failed, err)
 			}
@@ -131,7 +136,7 @@ func wantNow(t *testing.T, c *Clock, r *reference, want time.Duration) {
 func TestStepBackIsShownWhenItStays(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, 3 * time.Second, time.Hour} {
 		onClock(t, func(t *testing.T, c *Clock, r *reference) {
-			r.off -= step
+			r.step(-step)
 			if failed, err := watch(t, c, 850*time.Millisecond); failed != 0 { // the next reading is due
 				t.Errorf("step %v: Now() failed for %v: %v", step, failed, err)
 			}
@@ -170,11 +175,11 @@ func TestStepBackThatIsTakenBackIsNotShown(t *testing.T) {
 				}
 				before = n
 			}
-			r.off -= time.Hour
+			r.step(-time.Hour)
 			for from := c.State().Readings; c.State().Readings < from+int64(wrong); {
 				step()
 			}
-			r.off += time.Hour
+			r.step(time.Hour)
 			for range 3000 {
 				step()
 			}
@@ -186,7 +191,7 @@ func TestStepBackThatIsTakenBackIsNotShown(t *testing.T) {
 
 func TestReferenceFarAheadIsBelievedWhenItStays(t *testing.T) {
 	onClock(t, func(t *testing.T, c *Clock, r *reference) {
-		r.off += time.Hour
+		r.step(time.Hour)
 		failed, err := watch(t, c, 10*time.Second)
 		wantErr(t, err, idgen.ErrClock)
 		if failed < 3900*time.Millisecond || failed > 7*time.Second {
@@ -199,9 +204,9 @@ func TestReferenceFarAheadIsBelievedWhenItStays(t *testing.T) {
 func TestReferenceThatJumpsAndReturnsLeavesNoTrace(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		onClock(t, func(t *testing.T, c *Clock, r *reference) {
-			r.off += step
+			r.step(step)
 			pass(t, c, 3*time.Second)
-			r.off -= step
+			r.step(-step)
 			if failed, err := watch(t, c, 6*time.Second); failed > time.Second {
 				t.Errorf("step %v and back: Now() failed for %v: %v", step, failed, err)
 			}
@@ -235,7 +240,7 @@ func TestClockWithoutReadings(t *testing.T) {
 func TestSlowReadingsAreNotUsed(t *testing.T) {
 	onClock(t, func(t *testing.T, c *Clock, r *reference) {
 		r.trip = [2]time.Duration{0, 800 * time.Millisecond}
-		r.off += 100 * time.Millisecond
+		r.step(100 * time.Millisecond)
 		readings := c.State().Readings
 		pass(t, c, 5*time.Second)
 		if st := c.State(); st.Readings > readings+1 || st.LastError == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,8 +20,10 @@ func (c *hostClock) Now() (int64, error) { return time.Now().UnixMilli() + c.off
 // numbers is a registry of one worker number, by the rules of acquire.lua and
 // extend.lua, on the clock of a reference.
 type numbers struct {
-	r       *reference
-	ceiling int64 // recorded, Unix ms
+	r *reference
+
+	mu      sync.Mutex // guards what follows, and all leases
+	ceiling int64      // recorded, Unix ms
 	holder  *numberLease
 	newest  *claimant
 }
@@ -39,6 +42,8 @@ const numbersLead = 3000
 
 func (c *claimant) Acquire(_ context.Context, s idgen.Scheme, now int64) (idgen.Lease, error) {
 	n := c.numbers
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if c != n.newest {
 		return nil, fmt.Errorf("%w: taken over", idgen.ErrNoWorker)
 	}
@@ -57,6 +62,7 @@ func (c *claimant) Acquire(_ context.Context, s idgen.Scheme, now int64) (idgen.
 	return l, nil
 }
 
+// raise records a later ceiling. l.of.mu is held.
 func (l *numberLease) raise(now int64) {
 	latest := l.scheme.Epoch().UnixMilli() + now + 1000 + numbersLead
 	l.of.ceiling = max(l.of.ceiling, min(l.of.r.now().UnixMilli()+numbersLead, latest))
@@ -66,17 +72,26 @@ func (l *numberLease) raise(now int64) {
 func (l *numberLease) Worker() idgen.Worker   { return idgen.Worker{Number: 3} }
 func (l *numberLease) since(unix int64) int64 { return unix - l.scheme.Epoch().UnixMilli() }
 func (l *numberLease) Floor() int64           { return l.since(l.floor) }
-func (l *numberLease) Ceiling() int64         { return l.since(l.ceiling) }
+
+func (l *numberLease) Ceiling() int64 {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	return l.since(l.ceiling)
+}
 
 func (l *numberLease) Extend(_ context.Context, now int64) (int64, error) {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
 	if l.of.holder != l {
 		return 0, idgen.ErrLeaseLost
 	}
 	l.raise(now)
-	return l.Ceiling(), nil
+	return l.since(l.ceiling), nil
 }
 
 func (l *numberLease) Release(_ context.Context, last int64) error {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
 	if l.of.holder == l {
 		l.of.ceiling, l.of.holder = l.scheme.Epoch().UnixMilli()+last, nil
 	}
@@ -108,7 +123,7 @@ func (s *stepScene) step(by time.Duration) {
 		s.host.off.Add(by.Milliseconds())
 		return
 	}
-	s.r.off += by
+	s.r.step(by)
 	s.issue(1600 * time.Millisecond) // until it is believed
 }
 
@@ -121,8 +136,11 @@ func (s *stepScene) start() {
 	} else {
 		o = append(o, idgen.WithClock(s.clock))
 	}
+	s.mu.Lock()
 	s.newest = &claimant{&s.numbers}
-	g, err := idgen.New(s.t.Context(), s.scheme, s.newest, o...)
+	newest := s.newest
+	s.mu.Unlock()
+	g, err := idgen.New(s.t.Context(), s.scheme, newest, o...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -201,7 +219,7 @@ func onSteps(t *testing.T, test func(t *testing.T, s *stepScene, step time.Durat
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s/%v", c.policy, c.layout, clock, step), func(t *testing.T) {
 					onClock(t, func(t *testing.T, clk *Clock, r *reference) {
-						r.off = 0
+						r.off.Store(0)
 						clk.mu.Lock()
 						clk.latest.Readings = 0 // the next one is the first again
 						clk.mu.Unlock()

@@ -36,9 +36,10 @@ func (t *track) ahead(r reading) time.Duration { return t.line.Load().at(r.middl
 type outcome int
 
 const (
-	within outcome = iota // the limit, or soon
-	still                 // it stands still, because Redis is behind
-	beyond                // Redis is ahead
+	within  outcome = iota // the limit, or soon
+	still                  // it stands still, because Redis is behind
+	beyond                 // Redis is ahead
+	leaping                // Redis is ahead and believed: the line steps forward in a moment
 )
 
 // follow decides how the line goes on. Where Redis is behind, it steps back if it may.
@@ -52,6 +53,11 @@ func (t *track) follow(r reading, back bool) outcome {
 		t.line.Store(line.follow(r.start, correction(ahead, r.trip), false))
 	case returned || (ahead < 0 || back) && t.believed(r):
 		t.line.Store(line.step(r.start, r.off()+r.start))
+		t.trusted, t.suspect = r.off(), t.suspect[:0]
+		if ahead < 0 && !returned {
+			return leaping
+		}
+		return within
 	case ahead > 0:
 		t.line.Store(line.follow(r.start, -ahead, true))
 		return still

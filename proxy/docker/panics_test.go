@@ -57,8 +57,9 @@ func TestPanicsOfDiscovery(t *testing.T) {
 				} else {
 					tr.event("start", "2", "")
 				}
-				tr.after(quiet)
-				tr.want("at once", "a=1@11:8080")
+				if tr.after(quiet); name != "stream" { // which is opened beside the list
+					tr.want("at once", "a=1@11:8080")
+				}
 				tr.after(5 * time.Second)
 				tr.want("after a pause", "a=1@11:8080,2@12:8080")
 				if due.Load() || panics.Count(panics.Discovery)-before != 1 || len(*stacks) != 1 || !strings.Contains((*stacks)[0], "docker.fault") {
