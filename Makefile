@@ -58,8 +58,8 @@ torture: ## Hold the same conversations through the gateway and net/http's proxy
 	TORTURE_REPORT=$(CURDIR)/bench/results/torture.md go test $(TORTURE) -timeout 0 -torture.for=$(TORTURE_FOR)
 
 .PHONY: torture-short
-torture-short: ## The same for a minute, with the race detector.
-	go test -race $(TORTURE) -timeout 5m -torture.for=60s
+torture-short: ## The same for a minute, with the race detector; a difference that never comes again may be left out, twice at most.
+	go test -race $(TORTURE) -timeout 5m -torture.for=60s -torture.again=10
 
 .PHONY: foreign
 foreign: ## Run clients, services and scripts of others against the gateway: varnishtest, curl, nghttp, h2load, nginx, Node.js, gunicorn.
