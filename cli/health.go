@@ -28,6 +28,9 @@ func runHealth(ctx context.Context, p *Process, args []string) error {
 	if *url != "" && *kind != "" {
 		return usageError{errors.New("-for has a use only without -url; append ?for=" + *kind + " to the URL")}
 	}
+	if !slices.Contains([]string{"", "decide", "issue"}, *kind) {
+		return usageError{fmt.Errorf("health: -for %q: needs to be decide or issue", *kind)}
+	}
 	if *url == "" {
 		*url = readyURL(p.getenv("SNOWGATE_LISTEN"), p.getenv("SNOWGATE_TLS_CERT") != "")
 		if *kind != "" {

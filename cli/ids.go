@@ -40,7 +40,7 @@ func runRebase(ctx context.Context, p *Process, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, rebaseBudget)
 	defer cancel()
 	if !cfg.RedisURL.IsSet() {
-		return rebaseFile(p, cfg, *epoch, *layout, *dryRun)
+		return rebaseFile(p, cfg, *epoch, *layout, *key, *dryRun)
 	}
 	store, err := redisstore.Open(redisstore.Options{
 		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second),
@@ -257,7 +257,10 @@ func later(a, b time.Time) time.Time {
 func stamp(t time.Time) string { return t.Add(time.Second - 1).UTC().Format(time.RFC3339) }
 
 // rebaseFile changes the epoch or the layout of a gateway without Redis, whose tokens end with it.
-func rebaseFile(p *Process, cfg config.Config, epoch, layout string, dryRun bool) error {
+func rebaseFile(p *Process, cfg config.Config, epoch, layout string, key, dryRun bool) error {
+	if key {
+		return usageError{errors.New("ids rebase: -token-key: a state file records no key; start the gateway with the new one")}
+	}
 	if cfg.StateFile == "" {
 		return usageError{fmt.Errorf("ids rebase: neither %sREDIS_URL nor %sSTATE_FILE is set: nothing is recorded, start the gateway with the new values", config.Prefix, config.Prefix)}
 	}
@@ -270,6 +273,7 @@ func rebaseFile(p *Process, cfg config.Config, epoch, layout string, dryRun bool
 		return usageError{fmt.Errorf("ids rebase: %w", err)}
 	}
 	fmt.Fprintf(p.Stdout, "recorded  %s\nnew       %s\n", old.Fingerprint(), scheme.Fingerprint())
+	fmt.Fprintln(p.Stdout, "New ids may equal old ones. The tokens of old ones ended with their gateway; ids that were kept elsewhere must be told apart by when they were kept.")
 	if dryRun {
 		fmt.Fprintln(p.Stdout, "Nothing was changed (-dry-run).")
 		return nil

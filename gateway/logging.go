@@ -42,6 +42,8 @@ func OpenLogs(stderr io.Writer, cfg config.Config) *Logs {
 	logger := zerolog.New(sink).Level(level).With().Timestamp().Logger()
 	// The lines of requests say themselves what time it was.
 	access := sink.Deferred(zerolog.New(nil).Level(level), "request")
+	log.SetFlags(0)
+	log.SetOutput(libraryLog{zerolog.New(sink.Batched()).Level(level).With().Timestamp().Logger()})
 	panics.Notify(func(p *panics.Panic) { logPanic(logger, p) })
 	return &Logs{sink: sink, main: logger, access: access}
 }
@@ -88,6 +90,22 @@ type lineWriter struct{ logger zerolog.Logger }
 
 func (w lineWriter) Write(line []byte) (int, error) {
 	w.logger.Debug().Msg(strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
+
+// libraryLog takes what libraries write to the logger of package log, as debug lines. net/http's
+// transport quotes bytes of services there, which may hold a token, so a line ends where it begins to
+// quote. It never waits: net/http writes with locks held that requests wait for.
+type libraryLog struct{ logger zerolog.Logger }
+
+// Write implements [io.Writer].
+func (w libraryLog) Write(line []byte) (int, error) {
+	const most = 200 // bytes, of a text that says what happened
+	text, _, quoted := strings.Cut(strings.TrimSuffix(string(line), "\n"), `"`)
+	if quoted {
+		text += "[redacted]"
+	}
+	w.logger.Debug().Str("from", "library").Msg(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 	return len(line), nil
 }
 

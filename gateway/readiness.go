@@ -52,16 +52,15 @@ func (w *numberWatch) lostFor(now time.Time) time.Duration {
 	return 0
 }
 
-// renewed reports whether the lease of another gateway, which ends at an instant, was extended
+// renewed reports whether the lease of another gateway, which ends at an instant of Redis, was extended
 // since the last call: then its holder lives.
 func (w *numberWatch) renewed(end time.Time) bool {
-	const inexact = 500 * time.Millisecond // the way to Redis; leases are extended every second
 	before := w.takenUntil
 	if before.IsZero() {
 		w.takenUntil = end
 		return false
 	}
-	return end.Sub(before) > inexact
+	return end.After(before)
 }
 
 // since returns the failure that explains why no id is issued by a generator whose last success was
@@ -101,7 +100,7 @@ func (g *ids) reportNumber(err error) {
 // hopeless returns why trying again is of no use, nil if it may be.
 func (w *numberWatch) hopeless(cfg config.Config, err error) error {
 	if taken, ok := errors.AsType[*redislease.TakenError](err); ok {
-		if !w.renewed(time.Now().Add(taken.Left)) {
+		if !w.renewed(taken.Until) {
 			return nil // who had it may be gone, then it is free when the lease ends
 		}
 		return fmt.Errorf("%sWORKER_ID=%s cannot be had: %w; stop that gateway, give one of the two another number or address, or set %sWORKER_ID=lease",

@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"log"
+	"os"
 	"strings"
 	"testing"
 	"unicode"
@@ -34,3 +36,37 @@ func TestLogShowsWhatItSays(t *testing.T) {
 		}
 	}
 }
+
+// TestLibrariesLogNothingOfServices: what net/http's transport says of bytes that a service sent
+// unasked is in no line, whatever the level; and it never waits for whoever reads the log.
+func TestLibrariesLogNothingOfServices(t *testing.T) {
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	for level, lines := range map[string]int{"error": 0, "debug": 1} {
+		var out bytes.Buffer
+		logs := OpenLogs(&out, config.Config{LogFormat: "json", LogLevel: level})
+		log.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=%v", "your token was secret", nil)
+		logs.Close()
+		if strings.Contains(out.String(), "secret") || strings.Count(out.String(), "\n") != lines {
+			t.Errorf("level %s: the log is %q, want %d lines without what was quoted", level, out.String(), lines)
+		}
+		if lines > 0 && !strings.Contains(out.String(), `"message":"Unsolicited response`) {
+			t.Errorf("the line is %q", out.String())
+		}
+	}
+	logs := OpenLogs(stuck{}, config.Config{LogFormat: "json", LogLevel: "debug"})
+	_ = logs // it cannot be closed: nobody reads it
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 10_000 {
+			log.Print("x")
+		}
+	}()
+	<-done
+}
+
+// stuck is a writer that nobody reads.
+type stuck struct{}
+
+// Write implements [io.Writer].
+func (stuck) Write([]byte) (int, error) { select {} }

@@ -43,6 +43,10 @@ func newIDs(s *setup, clock *redislease.Clock) (*ids, error) {
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
+	if !time.Now().Before(scheme.Exhausts()) {
+		return nil, &ConfigError{fmt.Errorf("%sID_LAYOUT: the time field of %s, counted from %sEPOCH=%s, was full on %s; choose a later epoch or a wider time field",
+			config.Prefix, s.cfg.IDLayout, config.Prefix, s.cfg.Epoch.UTC().Format(time.RFC3339), scheme.Exhausts().Format(time.DateOnly))}
+	}
 	return &ids{setup: s, scheme: scheme, clock: clock, refused: make(chan error, 1)}, nil
 }
 

@@ -17,6 +17,9 @@ const (
 	partTime  = 250 * time.Millisecond // for the client to close its side after that
 )
 
+// tunnelTime is how long a client may take nothing of what the service sends it.
+const tunnelTime = 60 * time.Second
+
 // Status codes of a close frame.
 const (
 	closePolicyViolation = 1008 // RFC 6455 §7.4.1
@@ -159,6 +162,7 @@ func (t *tunnel) Write(p []byte) (int, error) {
 	if t.last != nil {
 		return t.writeRest(p)
 	}
+	_ = t.SetWriteDeadline(time.Now().Add(tunnelTime))
 	n, err := t.Conn.Write(p)
 	t.frames.pass(p[:n])
 	return n, err

@@ -45,6 +45,7 @@ type TakenError struct {
 	Worker int64
 	Holder string
 	Left   time.Duration // until the lease ends, unless its holder renews it
+	Until  time.Time     // when it ends, by the clock of Redis
 }
 
 func (e *TakenError) Error() string {

@@ -143,7 +143,7 @@ func (s *Source) verdict(scheme idgen.Scheme, r reply, w *waits) (time.Duration,
 		s.tell(EventFull, -1, "all worker numbers are taken; the next lease may end in %v", wait)
 		return w.backOff(), orNil(w.use(), reason)
 	case "held":
-		return 0, &TakenError{Worker: r.number, Holder: r.text, Left: wait}
+		return 0, &TakenError{Worker: r.number, Holder: r.text, Left: wait, Until: time.UnixMilli(r.now + r.wait)}
 	case "exhausted":
 		return 0, noWorker(ErrExhausted, ": %d was the last; \"snowgate ids free -unused\" frees those of gateways that are gone", r.number)
 	case "clock":

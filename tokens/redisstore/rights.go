@@ -78,7 +78,11 @@ func (s *Store) missing(ctx context.Context, n need) ([]string, error) {
 	conn := node.Conn()
 	defer func() { _ = conn.Close() }()
 	may := queued
-	switch err := conn.Do(ctx, "multi").Err(); {
+	err = conn.Do(ctx, "discard").Err() // an error without MULTI; which one tells whether it may be called
+	if Kind(err) != KindAuth {
+		err = conn.Do(ctx, "multi").Err()
+	}
+	switch {
 	case err == nil:
 		defer conn.Do(ctx, "discard")
 	case Kind(err) == KindAuth:

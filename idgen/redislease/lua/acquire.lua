@@ -31,6 +31,16 @@ if not r then return { 'scheme', -1, 0, 0, now, 0, recorded } end
 local function free(n) return leased_until(n) <= now end
 local function allowed(n) return n == wanted or (n >= first and n <= last) end
 
+-- claims says whether n becomes the number that this address is given again. It does not while
+-- somebody else uses another number at this address: two gateways that give the same address
+-- would take each other's numbers for ever.
+local function claims(n)
+  local m = tonumber(redis.call('HGET', ADDRESSES, address) or -1)
+  if takeover or m < 0 or m == n or free(m) then return true end
+  local rec = read(r, m)
+  return not (rec and rec.held and rec.address == address and rec.nonce ~= nonce)
+end
+
 -- grant gives number n away, at the ceiling + 1 of whoever had it before. The
 -- same nonce again is a repetition after a lost reply: it gets the same floor.
 local function grant(n, note)
@@ -43,7 +53,7 @@ local function grant(n, note)
   raise(rec, lead, client + tolerance + lead)
   write(r, n, rec)
   lease(rec, lead, ttl, n)
-  redis.call('HSET', ADDRESSES, address, text(n))
+  if claims(n) then redis.call('HSET', ADDRESSES, address, text(n)) end
   if registry then redis.call('HSET', KEPT, address, text(n)) end
   if rec.ceiling < rec.floor then
     return { 'pending', n, rec.floor, rec.ceiling, now, rec.floor - now, note }
