@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"snowgate/tokens"
@@ -128,6 +129,7 @@ type tunnel struct {
 	sent     chan struct{} // closed when a close frame was sent, or need not be
 	gone     chan struct{} // closed by Close
 	shut     sync.Once     // by Close
+	ending   atomic.Bool   // it is being cut
 
 	mu     sync.Mutex // held while something is written
 	open   bool       // the head of the answer has been sent, frames follow
@@ -162,10 +164,18 @@ func (t *tunnel) Write(p []byte) (int, error) {
 	if t.last != nil {
 		return t.writeRest(p)
 	}
-	_ = t.SetWriteDeadline(time.Now().Add(tunnelTime))
+	t.allow()
 	n, err := t.Conn.Write(p)
 	t.frames.pass(p[:n])
 	return n, err
+}
+
+// allow gives the client its time to take something; little if the tunnel is being cut meanwhile.
+func (t *tunnel) allow() {
+	_ = t.SetWriteDeadline(time.Now().Add(tunnelTime))
+	if t.ending.Load() {
+		_ = t.SetWriteDeadline(time.Now().Add(frameTime))
+	}
 }
 
 func (t *tunnel) writeRest(p []byte) (int, error) {
@@ -199,6 +209,7 @@ func (t *tunnel) writeLast() {
 func (t *tunnel) cut(why error) {
 	limit := time.NewTimer(frameTime)
 	defer limit.Stop()
+	t.ending.Store(true)
 	_ = t.SetWriteDeadline(time.Now().Add(frameTime)) // also of a Write that hangs
 	if !t.announce(closeFrame(why)) {
 		return
