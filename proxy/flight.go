@@ -255,8 +255,12 @@ func (f *flight) Header() http.Header { return f.writer.Header() }
 func (f *flight) WriteHeader(status int) {
 	if status >= http.StatusOK && f.request.ProtoMajor == 1 && !f.body.whole() {
 		// The client is answered before it has said everything. What it still
-		// sends must never be taken for its next request.
+		// sends must never be taken for its next request. But it is read, so that it does
+		// not reset the connection before the client has the response.
 		f.Header().Set("Connection", "close")
+		if c := exchange.ConnectionOf(f.request.Context()); c != nil && c.Output != nil {
+			c.Output.Linger()
+		}
 	}
 	if status >= http.StatusOK && !f.failing {
 		f.begin()
