@@ -42,12 +42,9 @@ func runRebase(ctx context.Context, p *Process, args []string) error {
 	if !cfg.RedisURL.IsSet() {
 		return rebaseFile(p, cfg, *epoch, *layout, *key, *dryRun)
 	}
-	store, err := redisstore.Open(redisstore.Options{
-		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second),
-		WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
-	})
+	store, err := gateway.OpenStore(cfg)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	defer func() { _ = store.Close() }()
 	plan, err := planRebase(ctx, cfg, store, *epoch, *layout, *key)

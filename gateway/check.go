@@ -62,11 +62,9 @@ func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err err
 	if !cfg.RedisURL.IsSet() {
 		return nil, &ConfigError{fmt.Errorf("-redis: %sREDIS_URL is not set: there is no Redis to look at", config.Prefix)}
 	}
-	store, err := redisstore.Open(redisstore.Options{
-		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second), WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
-	})
+	store, err := OpenStore(cfg)
 	if err != nil {
-		return nil, &ConfigError{err}
+		return nil, err
 	}
 	defer func() { _ = store.Close() }()
 	begin := time.Now()

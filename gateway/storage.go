@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"time"
+
 	"github.com/redis/go-redis/v9"
 
+	"snowgate/config"
 	"snowgate/idgen/redislease"
 	"snowgate/tokens/redisstore"
 	"snowgate/tokens/redisstore/embedded"
@@ -38,6 +41,19 @@ func openStorage(s *setup) (*storage, error) {
 	}
 	r.store, r.clock = store, redislease.NewClock(store.Client(), s.cfg.KeyPrefix)
 	return r, nil
+}
+
+// OpenStore opens the configured Redis for one task of a command, which is given at least a second
+// for each question. The caller closes the store. Errors are a [*ConfigError].
+func OpenStore(cfg config.Config) (*redisstore.Store, error) {
+	store, err := redisstore.Open(redisstore.Options{
+		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second),
+		WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
+	})
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	return store, nil
 }
 
 // report logs how Redis is doing when that changes.

@@ -22,9 +22,7 @@ func Framing() func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0) {
 				w.Header().Set("Connection", "close")
-				if c := exchange.ConnectionOf(r.Context()); c != nil && c.Output != nil {
-					c.Output.Linger()
-				}
+				exchange.Linger(r.Context())
 			}
 			next.ServeHTTP(w, r)
 		})

@@ -258,9 +258,7 @@ func (f *flight) WriteHeader(status int) {
 		// sends must never be taken for its next request. But it is read, so that it does
 		// not reset the connection before the client has the response.
 		f.Header().Set("Connection", "close")
-		if c := exchange.ConnectionOf(f.request.Context()); c != nil && c.Output != nil {
-			c.Output.Linger()
-		}
+		exchange.Linger(f.request.Context())
 	}
 	if status >= http.StatusOK && !f.failing {
 		f.begin()

@@ -132,6 +132,14 @@ func ConnectionOf(ctx context.Context) *Connection {
 	return c
 }
 
+// Linger makes the connection that ctx is of close with care, see [Output]. It does nothing where the
+// connection is not known, or cannot.
+func Linger(ctx context.Context) {
+	if c := ConnectionOf(ctx); c != nil && c.Output != nil {
+		c.Output.Linger()
+	}
+}
+
 // carries reports whether c carries the exchange of r: over HTTP/1, where a connection has one
 // request at a time, and the next is read when the handler of the last has returned.
 func (c *Connection) carries(r *http.Request) bool { return c != nil && r.ProtoMajor == 1 }
