@@ -13,10 +13,10 @@ import (
 // maxStack bounds a logged stack, in bytes.
 const maxStack = 16 << 10
 
-// Recover answers 500 for a handler that panics, counts the panic, and leaves it as the
-// cause for the access line, with its stack unless that was logged a moment ago. If an answer is already under way it
-// breaks the connection off instead, so that half an answer is never taken for
-// a whole one. [http.ErrAbortHandler] passes through.
+// Recover answers 500 for a handler that panics, closes the connection in HTTP/1, counts the panic,
+// and leaves it as the cause for the access line, with its stack unless that was logged a moment
+// ago. If a response is already under way, Recover breaks the connection off instead, so that half
+// a response is never taken for a whole one. [http.ErrAbortHandler] passes through.
 func Recover() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,6 +47,11 @@ func answerPanic(w *recorder, r *http.Request, value any) {
 		if !holdsForAny(name) {
 			delete(header, name) // it described an answer that is not coming
 		}
+	}
+	if r.ProtoMajor == 1 {
+		// The handler may have left the body half read, in full duplex. net/http would read the
+		// rest of it and the next request at the same time, and panic.
+		header.Set("Connection", "close")
 	}
 	problem.Write(w, r, err)
 }

@@ -14,18 +14,31 @@ func TestRecoverKeepsWhatHoldsForAny(t *testing.T) {
 	kept := []string{"X-Request-Id", "Connection", "Strict-Transport-Security", "Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"}
 	w := httptest.NewRecorder()
 	for _, name := range kept {
-		w.Header().Set(name, "x")
+		w.Header().Set(name, "close")
 	}
 	middleware.Recover()(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/half")
 		panic("x")
 	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	for _, name := range kept {
-		if w.Header().Get(name) != "x" {
+		if w.Header().Get(name) != "close" {
 			t.Errorf("the answer to a panic has lost %s", name)
 		}
 	}
 	if w.Code != http.StatusInternalServerError || w.Header().Get("Location") != "" {
 		t.Errorf("the answer to a panic = %d %v", w.Code, w.Header())
+	}
+}
+
+// TestRecoverClosesTheConnection: net/http panics when it reads the rest of a body that the handler
+// had begun to read in full duplex, and the next request with it. HTTP/2 has streams instead.
+func TestRecoverClosesTheConnection(t *testing.T) {
+	for proto, want := range map[int]string{1: "close", 2: ""} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)
+		r.ProtoMajor = proto
+		middleware.Recover()(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault") })).ServeHTTP(w, r)
+		if got := w.Header().Get("Connection"); got != want {
+			t.Errorf("HTTP/%d: Connection: %q, want %q", proto, got, want)
+		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"snowgate/internal/panics"
 )
 
 // Bounds of name resolution.
@@ -164,7 +166,7 @@ func (u *upstream) resolve() <-chan struct{} {
 	}
 	done := make(chan struct{})
 	u.pending = done
-	if !u.fleet.start(func(ctx context.Context) { u.lookUp(ctx, done) }, u.lookUpBroke) {
+	if !u.fleet.start(func(ctx context.Context) { u.lookUp(ctx, done) }, nil) {
 		u.pending, u.failure = nil, errClosed
 		close(done)
 	}
@@ -180,6 +182,7 @@ func (u *upstream) lookUpBroke(err error) {
 
 func (u *upstream) lookUp(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
+	defer panics.Catch(panics.Upstream, u.lookUpBroke) // before those who wait are told
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	addresses, err := u.fleet.lookUp(ctx, u.host)
