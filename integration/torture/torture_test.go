@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ var (
 	onlyFlag  = flag.Uint64("torture.only", 0, "number of the only conversation that is held, again and again; 0: all")
 	mostFlag  = flag.Int("torture.faults", 8, "after how many faults a run ends")
 	againFlag = flag.Int("torture.again", 0, "how often a conversation is repeated in which the proxies differ; a difference that never comes again is a fault only if there are several")
+	laneFlag  = flag.String("torture.lane", "", "the only service, by the name of its lane, whose conversations are held; empty: all")
 	listFlag  = flag.Bool("torture.show", false, "list the plan of torture.only")
 )
 
@@ -47,6 +49,7 @@ type run struct {
 	seed  uint64
 	site  *site
 	sides map[string]string // addresses of the proxies
+	logs  map[string]func() string
 	table []*row
 
 	next, stop, slow atomic.Uint64
@@ -90,6 +93,9 @@ func (x *run) converse() {
 		number, round = *onlyFlag, number
 	}
 	plan := newConversation(x.seed, number, round)
+	if *laneFlag != "" && !slices.ContainsFunc(plan, func(e *exchange) bool { return e.lane == *laneFlag }) {
+		return
+	}
 	side, gateway := "a", "the gateway"
 	if number%3 == 0 {
 		side, gateway = "c", "the gateway with transport: standard"
@@ -107,8 +113,8 @@ func (x *run) converse() {
 			x.fault("conversation %d, %s: %s; %s", number, gateway, fault, e)
 		}
 		for _, d := range compare(e, ours[i], theirs[i]) {
-			if !x.meant(e, d) && !x.onlyOnce(number, side, i, d) {
-				x.fault("conversation %d, %s, %s; %s", number, gateway, d, e)
+			if !x.meant(e, d) && !x.onlyOnce(number, side, i, d, x.cause(side, ours[i])) {
+				x.fault("conversation %d, %s, %s; %s%s", number, gateway, d, e, x.cause(side, ours[i]))
 			}
 		}
 	}
@@ -120,7 +126,7 @@ const mostOnce = 2
 // onlyOnce repeats a conversation in which exchange i differs. It reports whether that exchange
 // differs in no repetition, as when a machine was stopped for a second, and notes it. A response of
 // another exchange is no difference, and is always a fault: see absolute.
-func (x *run) onlyOnce(number uint64, side string, i int, d difference) bool {
+func (x *run) onlyOnce(number uint64, side string, i int, d difference, cause string) bool {
 	if *againFlag == 0 {
 		return false
 	}
@@ -139,7 +145,7 @@ func (x *run) onlyOnce(number uint64, side string, i int, d difference) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.once++
-	x.t.Logf("seed %d: conversation %d, not again in %d repetitions: %s", x.seed, number, *againFlag, d)
+	x.t.Logf("seed %d: conversation %d, not again in %d repetitions: %s%s", x.seed, number, *againFlag, d, cause)
 	return x.once <= mostOnce
 }
 
@@ -183,6 +189,20 @@ func (x *run) through(side string, plan []*exchange) (records []*record) {
 		x.site.under.Delete(p.mark(side))
 	}
 	return records
+}
+
+// cause returns the access line of an exchange that the gateway answered with an error of its own.
+func (x *run) cause(side string, r *record) string {
+	id := r.outcome.header.Get("X-Request-Id")
+	if id == "" {
+		return ""
+	}
+	for line := range strings.Lines(x.logs[side]()) {
+		if strings.Contains(line, id) {
+			return "\n\t" + line
+		}
+	}
+	return ""
 }
 
 // meant finds the row for a difference.
@@ -254,17 +274,19 @@ func (x *run) start() {
 	if err := os.WriteFile(trust, block, 0o600); err != nil {
 		x.t.Fatal(err)
 	}
-	x.sides = map[string]string{"a": x.startGateway(upstreams, trust, "direct"), "c": x.startGateway(upstreams, trust, "standard"), "b": x.startOracle(upstreams, secure.Certificate())}
+	direct, standard := x.startGateway(upstreams, trust, "direct"), x.startGateway(upstreams, trust, "standard")
+	x.sides = map[string]string{"a": direct.Addr, "c": standard.Addr, "b": x.startOracle(upstreams, secure.Certificate())}
+	x.logs = map[string]func() string{"a": direct.Log, "c": standard.Log}
 }
 
-func (x *run) startGateway(upstreams map[string]string, trust, transport string) string {
+func (x *run) startGateway(upstreams map[string]string, trust, transport string) *gatewaytest.Gateway {
 	config := "routes:\n"
 	for lane, upstream := range upstreams {
 		config += fmt.Sprintf("  - {name: %s, path: /%s, upstreams: [\"%s\"], public: true, websocket: %v}\n", lane, lane, upstream, lane == tunnels)
 	}
 	return gatewaytest.Start(x.t, gatewaytest.Options{Config: config, Env: []string{
 		"SSL_CERT_FILE=" + trust, "SNOWGATE_LOG_LEVEL=info", "SNOWGATE_TRANSPORT=" + transport,
-	}}).Addr
+	}})
 }
 
 // startOracle starts the proxy of the standard library.
