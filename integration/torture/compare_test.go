@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// A difference is one thing that the two proxies have made differently.
-type difference struct{ what, ours, theirs string }
+// A difference is one thing that the two proxies have made differently. cause is the access line of
+// our side, if the exchange differs without a reason so far.
+type difference struct{ what, ours, theirs, cause string }
 
 func (d difference) String() string {
-	return fmt.Sprintf("%s: ours %.300q, that of net/http %.300q", d.what, d.ours, d.theirs)
+	return fmt.Sprintf("%s: ours %.300q, that of net/http %.300q%s", d.what, d.ours, d.theirs, d.cause)
 }
 
 // differences is a list in the making.
@@ -20,7 +21,7 @@ type differences []difference
 func (l *differences) add(what string, ours, theirs any) {
 	a, b := fmt.Sprint(ours), fmt.Sprint(theirs)
 	if a != b {
-		*l = append(*l, difference{what, a, b})
+		*l = append(*l, difference{what: what, ours: a, theirs: b})
 	}
 }
 
@@ -42,7 +43,7 @@ func compare(e *exchange, ours, theirs *record) []difference {
 	var l differences
 	a, b := &ours.outcome, &theirs.outcome
 	if a.end == own && b.end == whole {
-		return append(l, difference{"refused", fmt.Sprint(a.status), fmt.Sprint(b.status)})
+		return append(l, difference{what: "refused", ours: fmt.Sprint(a.status), theirs: fmt.Sprint(b.status)})
 	}
 	if e.clientAborts() || e.upgrade && e.answer.abortAt >= 0 {
 		return l // one side leaves while the other sends: all else is a race; see absolute
@@ -58,7 +59,7 @@ func compare(e *exchange, ours, theirs *record) []difference {
 		return l
 	}
 	if e.switches && a.status != b.status {
-		return append(l, difference{"switched", fmt.Sprint(a.status), fmt.Sprint(b.status)})
+		return append(l, difference{what: "switched", ours: fmt.Sprint(a.status), theirs: fmt.Sprint(b.status)})
 	}
 	l.add("status", a.status, b.status)
 	l.add("interim responses", strings.Join(a.interims, "\n"), strings.Join(b.interims, "\n"))

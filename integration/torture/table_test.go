@@ -122,6 +122,10 @@ func newTable() []*row {
 			is: func(e *exchange, d difference) bool {
 				return e.early() && e.request.size-e.when > 256<<10 && d.what == "end" && d.ours == whole && d.theirs == broke
 			}},
+		{name: "HTTP/2 service that ends its connection", reason: "the service says that it will not look at the request, of which the body has been sent: it cannot be sent again, by neither proxy, and each meets other requests with this", rare: true,
+			is: func(e *exchange, d difference) bool {
+				return oneOf(e.lane, h2c, h2) && e.request.coding != none && d.what == "refused" && d.ours == "502" && strings.Contains(d.cause, "graceful shutdown GOAWAY")
+			}},
 		{name: "attempts after a broken connection", reason: "where not a byte of a response has come, we send a safe request once more, and only if the connection had been kept; net/http does so for as long as it has kept connections",
 			is: func(e *exchange, d difference) bool {
 				return d.what == "arrivals" && (e.answer.abortAt == 0 && len(e.codes) == 0 || e.answers("end before the head") || e.answer.abortAt > 0 && e.answer.reset) && oneOf(d.ours, "1", "2") && oneOf(e.method, "GET", "HEAD", "OPTIONS") && e.request.size == 0

@@ -113,8 +113,12 @@ func (x *run) converse() {
 			x.fault("conversation %d, %s: %s; %s", number, gateway, fault, e)
 		}
 		for _, d := range compare(e, ours[i], theirs[i]) {
-			if !x.meant(e, d) && !x.onlyOnce(number, side, i, d, x.cause(side, ours[i])) {
-				x.fault("conversation %d, %s, %s; %s%s", number, gateway, d, e, x.cause(side, ours[i]))
+			if x.meant(e, d) {
+				continue
+			}
+			d.cause = x.cause(side, ours[i])
+			if !x.meant(e, d) && !x.onlyOnce(number, side, i, d) {
+				x.fault("conversation %d, %s, %s; %s", number, gateway, d, e)
 			}
 		}
 	}
@@ -126,7 +130,7 @@ const mostOnce = 2
 // onlyOnce repeats a conversation in which exchange i differs. It reports whether that exchange
 // differs in no repetition, as when a machine was stopped for a second, and notes it. A response of
 // another exchange is no difference, and is always a fault: see absolute.
-func (x *run) onlyOnce(number uint64, side string, i int, d difference, cause string) bool {
+func (x *run) onlyOnce(number uint64, side string, i int, d difference) bool {
 	if *againFlag == 0 {
 		return false
 	}
@@ -145,7 +149,7 @@ func (x *run) onlyOnce(number uint64, side string, i int, d difference, cause st
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.once++
-	x.t.Logf("seed %d: conversation %d, not again in %d repetitions: %s%s", x.seed, number, *againFlag, d, cause)
+	x.t.Logf("seed %d: conversation %d, not again in %d repetitions: %s", x.seed, number, *againFlag, d)
 	return x.once <= mostOnce
 }
 
