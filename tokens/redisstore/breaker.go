@@ -21,6 +21,9 @@ const (
 	// probePauseAuth is the same for a server that turns us away: somebody has
 	// to change a password first, and it should not look like an attack.
 	probePauseAuth = 500 * time.Millisecond
+	// reloadEvery is after how many probes of a node that is down a cluster is asked again who
+	// holds its slots: four times a second, in which go-redis joins requests of several nodes.
+	reloadEvery = 5
 )
 
 // breaker refuses commands at once while its server cannot be reached. It opens
@@ -29,6 +32,7 @@ const (
 type breaker struct {
 	probes   *probes
 	ping     func(context.Context) error
+	reload   func(context.Context)     // asks the cluster who holds the slots; nil: there is none
 	patience time.Duration             // a command that is given up earlier says nothing about the server
 	failures atomic.Int32              // in a row
 	open     atomic.Pointer[openError] // nil while closed
@@ -108,7 +112,10 @@ func (b *breaker) count(kind string, took time.Duration) {
 
 // probe asks the server until it answers, then closes the breaker.
 func (b *breaker) probe(ctx context.Context) {
-	for {
+	for turn := 0; ; turn++ {
+		if b.reload != nil && turn%reloadEvery == 0 {
+			b.reload(ctx) // a replica may have been promoted
+		}
 		kind := Kind(b.ping(ctx))
 		if !unreachable(kind) && ctx.Err() == nil {
 			b.failures.Store(0)

@@ -139,7 +139,7 @@ func (s *Store) connect(opts Options) (redis.UniversalClient, error) {
 		client.AddHook(observer{opts.Observe})
 	}
 	if node, ok := client.(*redis.Client); ok {
-		s.guard(node)
+		s.guard(node, nil)
 	}
 	return client, nil
 }
@@ -187,18 +187,23 @@ func (s *Store) cluster(address string) (redis.UniversalClient, error) {
 	client := redis.NewClusterClient(o)
 	// A shard that is down must not keep the others from being asked, so each
 	// node has a breaker of its own.
-	client.OnNewNode(s.guard)
+	//
+	// While a breaker is open, no command of its node can come back with the address of
+	// another one, and go-redis would ask the cluster for its state once a minute.
+	client.OnNewNode(func(node *redis.Client) { s.guard(node, client.ReloadState) })
 	return client, nil
 }
 
-// guard hangs the breaker and the dialling into a client of one server.
-func (s *Store) guard(node *redis.Client) {
+// guard hangs the breaker and the dialling into a client of one server. reload, if set, is called
+// while the server is down.
+func (s *Store) guard(node *redis.Client, reload func(context.Context)) {
 	if s.once {
 		node.AddHook(dialing{})
 		return
 	}
 	node.AddHook(&breaker{
 		probes:   s.probes,
+		reload:   reload,
 		patience: s.timeout / 2,
 		ping: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(asProbe(ctx), s.timeout)

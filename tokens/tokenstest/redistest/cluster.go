@@ -13,14 +13,16 @@ import (
 // slots is how many slots the keys of a Redis Cluster are spread over.
 const slots = 16384
 
-// Cluster is a Redis Cluster of primaries without replicas. Its methods fail the
+// Cluster is a Redis Cluster of primaries, to which replicas can be added. Its methods fail the
 // test on any error, and are for one goroutine at a time, with its nodes'.
 type Cluster struct {
-	Nodes []*Server
+	Nodes []*Server // the primaries of the beginning
 
-	t     testing.TB
-	ids   []string   // of Nodes
-	owner [slots]int // index in Nodes
+	t         testing.TB
+	arguments []string   // of every node
+	ids       []string   // of Nodes
+	owner     [slots]int // index in Nodes
+	replicas  int
 }
 
 // StartCluster starts a cluster of that many nodes on random ports of 127.0.0.1,
@@ -35,13 +37,13 @@ type Cluster struct {
 // Without redis-server in PATH the test is skipped, as by Start.
 func StartCluster(t testing.TB, nodes int, arguments ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t}
+	c := &Cluster{t: t, arguments: append([]string{
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+		"--cluster-require-full-coverage", "no", "--appendonly", "no",
+	}, arguments...)}
 	password := rand.Text()
 	for range nodes {
-		s := configure(t, password, append([]string{
-			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-			"--cluster-require-full-coverage", "no", "--appendonly", "no",
-		}, arguments...)...)
+		s := configure(t, password, c.arguments...)
 		s.LaunchOnly()
 		c.Nodes = append(c.Nodes, s)
 	}
@@ -57,6 +59,29 @@ func StartCluster(t testing.TB, nodes int, arguments ...string) *Cluster {
 	}
 	c.WaitReady()
 	return c
+}
+
+// AddReplica starts a replica of one of Nodes, and waits until it has caught up and every node of the
+// cluster knows of it. When its primary fails, the cluster promotes it.
+func (c *Cluster) AddReplica(of *Server) *Server {
+	c.t.Helper()
+	s := configure(c.t, of.password, c.arguments...)
+	s.launch()
+	_, port, _ := net.SplitHostPort(s.Addr())
+	of.Do("CLUSTER", "MEET", "127.0.0.1", port, s.bus)
+	c.replicas++
+	primary := c.ids[c.index(of)]
+	s.Eventually("follow its primary", func() bool {
+		_, err := s.TryDo("CLUSTER", "REPLICATE", primary)
+		return err == nil && strings.Contains(s.Do("INFO", "replication"), "master_link_status:up")
+	})
+	c.WaitReady()
+	for _, node := range c.Nodes {
+		node.Eventually("know the replica", func() bool {
+			return strings.Contains(node.Do("CLUSTER", "NODES"), "slave "+primary)
+		})
+	}
+	return s
 }
 
 func (c *Cluster) give(node, first, last int) {
@@ -76,7 +101,7 @@ func (c *Cluster) WaitReady() {
 			info, err := s.TryDo("CLUSTER", "INFO")
 			return err == nil && strings.Contains(info, "cluster_state:ok") &&
 				strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", slots)) &&
-				strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes)))
+				strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes)+c.replicas))
 		})
 	}
 }
