@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/internal/scope"
 	"snowgate/tokens"
@@ -86,6 +87,7 @@ func TestRateOfAClient(t *testing.T) {
 // dead tokens, and of no other: whoever has a good token passes from there, though no gateway
 // has seen it before. A single dead token that is shown all the time is not looked up all the time.
 func TestDeadTokensLimitNobodyElse(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "the rate gives places back while a thousand requests take their time")
 	t.Parallel()
 	const dead, allowed = 1000, 100
 	f := newFleetOf(t, fleetOptions{size: 1, env: []string{

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 )
 
@@ -108,7 +109,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("the request that was under way: %v, %v", response, err)
 	}
 	traffic.stop()
-	if traffic.failed.Load() > 0 || traffic.served.Load() < 20 {
+	if enough := traffic.served.Load() >= 20 || cuttest.Current() != cuttest.Whole; traffic.failed.Load() > 0 || !enough {
 		t.Errorf("%d of %d requests failed while the file changed", traffic.failed.Load(), traffic.served.Load())
 	}
 }
