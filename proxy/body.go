@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"snowgate/request/exchange"
 )
 
 // lingering is how long a client that still sends a body may go on after it was
@@ -18,6 +16,7 @@ const lingering = time.Second
 // clientBody is the body of a request on its way to the service. It is read by
 // a goroutine of the transport, possibly after the answer has begun.
 type clientBody struct {
+	request  *http.Request
 	source   io.ReadCloser
 	control  *http.ResponseController
 	idle     time.Duration // longest silence of the client
@@ -38,16 +37,14 @@ type clientBody struct {
 	duplex  bool // the client may be silent for as long as it is answered
 }
 
-func (f *flight) newBody(source io.ReadCloser) *clientBody {
-	b := &clientBody{
-		source: source, control: &f.control, idle: f.forwarder.clientIdle,
-		patience: f.patience, limit: f.route.MaxBody,
-	}
+// newClientBody returns the body of r. limit is its largest size in bytes, 0 for none.
+func newClientBody(r *http.Request, idle time.Duration, limit int64, p *patience, client *clientResponse) *clientBody {
+	b := &clientBody{request: r, source: r.Body, control: &client.control, idle: idle, patience: p, limit: limit}
 	b.back = sync.NewCond(&b.mu)
 	// net/http refuses every other expectation, and writes 100 Continue by itself if it finds
 	// one. It does so without regard to interim responses. HTTP/2 has a queue for both.
-	if f.request.ProtoMajor == 1 && f.request.ProtoAtLeast(1, 1) && f.request.Header.Get("Expect") != "" {
-		b.proceed = sync.OnceFunc(f.sayContinue)
+	if r.ProtoMajor == 1 && r.ProtoAtLeast(1, 1) && r.Header.Get("Expect") != "" {
+		b.proceed = sync.OnceFunc(client.sayContinue)
 	}
 	return b
 }
@@ -57,36 +54,6 @@ func (f *flight) newBody(source io.ReadCloser) *clientBody {
 const smallBody = 4 << 10
 
 var smallBodies = sync.Pool{New: func() any { return new([smallBody]byte) }}
-
-// readAhead reads what has come of a small body together with its header, so that one write sends
-// both and, if that is all of it, no other goroutine is needed to send it. It waits for nothing:
-// the service may respond before the client has sent the rest. A client that expects
-// 100 Continue is left alone, because reading would tell it to go on.
-//
-// This saves a 1 KiB POST about a fifth of its processor time (docs/explained/performance-log.md).
-// TestSmallBodies and TestBodiesAreNotMixed fail when a body is cut, doubled, or another's.
-func (f *flight) readAhead() {
-	length := f.request.ContentLength
-	if f.request.ProtoMajor != 1 || length <= 0 || length > smallBody || f.request.Header["Expect"] != nil {
-		return
-	}
-	connection := exchange.ConnectionOf(f.request.Context())
-	if connection == nil || connection.Input == nil {
-		return
-	}
-	f.small, _ = smallBodies.Get().(*[smallBody]byte)
-	begun := f.small[:0]
-	connection.Input.WithoutWaiting(func() {
-		for {
-			n, err := f.body.Read(begun[len(begun):length])
-			begun = begun[:len(begun)+n]
-			if n == 0 || err != nil {
-				return
-			}
-		}
-	})
-	f.outgoing.Begun, f.ahead = begun, f.body.whole() && int64(len(begun)) == length
-}
 
 // Read reads from the client, within its time and its limit.
 func (b *clientBody) Read(p []byte) (int, error) {
@@ -231,6 +198,16 @@ func (b *clientBody) whole() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return errors.Is(b.err, io.EOF)
+}
+
+// finish ends the reading of the body. Of a response that was broken off, nothing is left that the
+// client could take while it sends what is left.
+func (b *clientBody) finish(broken bool) {
+	if broken {
+		b.release(0)
+		return
+	}
+	b.release(lingering)
 }
 
 // release ends all reading, before the handler returns. A Read that hangs is

@@ -184,16 +184,15 @@ func (p *place) preflightRefusal(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// overrule removes from list, the header of an answer of the service, what the gateway
-// says itself: to browsers about the route, and about TLS (RFC 6797 §6.1 wants one
-// Strict-Transport-Security).
-func (f *flight) overrule(list []http1.Field) []http1.Field {
-	secure := f.Header()["Strict-Transport-Security"] != nil
-	if f.route.cors == nil && !secure {
+// overrule removes from list, the header of a response of the service, what the gateway says itself in
+// own: to browsers about the route, and about TLS (RFC 6797 §6.1 wants one Strict-Transport-Security).
+func overrule(own http.Header, policy *terms, list []http1.Field) []http1.Field {
+	secure := own["Strict-Transport-Security"] != nil
+	if policy.cors == nil && !secure {
 		return list
 	}
 	return slices.DeleteFunc(list, func(field http1.Field) bool {
-		return f.route.cors != nil && strings.HasPrefix(field.Name, "Access-Control-") ||
+		return policy.cors != nil && strings.HasPrefix(field.Name, "Access-Control-") ||
 			secure && field.Name == "Strict-Transport-Security"
 	})
 }

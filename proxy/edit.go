@@ -104,15 +104,3 @@ func (r *Route) compileEdits() error {
 	}
 	return errors.Join(requestFault, answerFault, prefixFault, hostFault)
 }
-
-// host returns what Host says to the service at t.
-func (f *flight) host(t *target) string {
-	switch {
-	case f.route.HostHeader != "":
-		return f.route.HostHeader
-	case f.route.UpstreamHost:
-		return t.host
-	default:
-		return f.request.Host
-	}
-}

@@ -14,30 +14,30 @@ import (
 	"snowgate/proxy/http1"
 )
 
-// fail answers for a service that did not. Nothing of err is told to the
-// caller: it names addresses. It may quote what the service sent.
-func (f *flight) fail(err error) {
-	f.failing = true
-	answer := f.describe(err)
-	if f.exchange.Upgraded {
-		f.exchange.Cause = answer // the connection is not ours to write to
+// fail responds for a service that did not. Nothing of err is told to the caller: it names addresses.
+// It may quote what the service sent.
+func (t *roundTrip) fail(err error) {
+	t.client.failing = true
+	answer := t.describe(err)
+	if t.exchange.Upgraded {
+		t.exchange.Cause = answer // the connection is not ours to write to
 		return
 	}
-	problem.Write(f, f.request, answer)
-	f.blameClient(f.FlushError()) // before a body that is still sent is waited for
+	problem.Write(&t.client, t.in, answer)
+	t.client.blame(t.client.FlushError()) // before a body that is still sent is waited for
 }
 
-// describe tells what to answer, and whose fault it was.
-func (f *flight) describe(err error) error {
-	if reason := f.cutBy(); reason != nil {
-		return f.refusal(reason)
+// describe tells what to respond, and whose fault it was.
+func (t *roundTrip) describe(err error) error {
+	if reason := t.watch.cutBy(); reason != nil {
+		return t.forwarder.refusal(reason)
 	}
 	var none *noReplicaError
-	given := f.givenUp()
+	given := t.lifetime.givenUp()
 	if given != nil {
-		f.body.settle(given)
+		t.body.settle(given)
 	}
-	switch fault := f.body.failure(); {
+	switch fault := t.body.failure(); {
 	case fault != nil:
 		return describeBody(fault)
 	case errors.As(err, &none):
@@ -52,6 +52,46 @@ func (f *flight) describe(err error) error {
 		return problem.New(http.StatusBadGateway, "The service behind this route cannot be reached.", err)
 	default:
 		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid answer.", err)
+	}
+}
+
+// report tells the replica of the attempt how it did. status is that of its answer.
+func (t *roundTrip) report(status int, err error) {
+	a := &t.tries.current
+	b := t.blameOf(status, err)
+	if b == good && !a.probe && !a.replica.health.troubled.Load() { // nothing new, which spares the clock
+		if !a.alone {
+			a.replica.health.recent.passed(t.pool.fleet.period(a.at))
+		}
+		return
+	}
+	t.pool.judge(a.lease, b)
+}
+
+// blameOf returns what the attempt says about its replica. What its client can do comes
+// first, but for a connection that was not made, in which clients have no part.
+func (t *roundTrip) blameOf(status int, err error) blame {
+	given := t.lifetime.givenUp()
+	late := errors.Is(given, errTooSlow)
+	switch {
+	case err == nil && given == nil:
+		switch status {
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return badStatus
+		}
+		return good
+	case given != nil && !late, t.body.failure() != nil, errors.Is(err, http1.ErrRequest):
+		return nobody
+	case isDial(err):
+		return unreachable
+	case late, isTimeout(err):
+		return tooSlow
+	case t.tries.current.reused:
+		return nobody
+	case brokeOff(err):
+		return reset
+	default:
+		return invalid
 	}
 }
 

@@ -53,7 +53,7 @@ type Forwarder struct {
 	challenge  problem.Challenge
 	buffers    *buffers
 	patiences  *patiences
-	flights    sync.Pool     // of exchanges that nobody else has heard of
+	roundTrips sync.Pool     // that nobody else knows of any more
 	asking     cohort.Cohort // who is about to write to a service
 	answering  cohort.Cohort // who is about to write to a client
 }
@@ -106,5 +106,5 @@ func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Ex
 		return
 	}
 	defer route.pool.leave()
-	f.launch(w, r, x, route).serve()
+	f.start(w, r, x, route).serve()
 }

@@ -49,10 +49,10 @@ func passed(name string, size int, change func(h http.Header, size int)) lineart
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		change(r.Header, size)
 		x := &exchange.Exchange{PeerTrusted: true, Peer: &exchange.Peer{Text: "192.0.2.1"}}
-		f := &flight{request: r, exchange: x, route: &terms{WebSocket: true}}
 		return func() {
-			f.compose()
-			f.decompose()
+			var out outgoing
+			out.compose(r, x, &terms{WebSocket: true}, nil)
+			out.giveBack()
 		}
 	}}
 }

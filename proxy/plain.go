@@ -19,32 +19,20 @@ func newPlain(address string, dial dialer) transport {
 	}}
 }
 
-func (p plain) send(f *flight) (answer, error) {
-	got, err := p.try(f, false)
-	if err != nil && f.attempt.reused && !f.attempt.others && isSafe(f.request.Method) && f.mayResend(err) {
-		// The service may have closed the connection just then, and there is no
-		// other replica.
-		f.resent = true
-		return p.try(f, true)
+// send makes the attempt on a new connection, or on one that was kept.
+func (p plain) send(a *attempt) (answer, error) {
+	if a.call == nil {
+		a.call = new(http1.Call)
 	}
-	return got, err
-}
-
-// try sends the request once: on a new connection, or on one that was kept.
-func (p plain) try(f *flight, fresh bool) (answer, error) {
-	call := &f.first
-	if f.call != nil {
-		call = new(http1.Call)
-	}
-	p.Begin(call)
-	f.attach(call)
-	f.forwarder.asking.Gather()
-	err := call.Send(f.attempt.within(f.request.Context()), &f.outgoing, fresh)
-	f.attempt.reused, f.attempt.heard = call.Reused, call.Heard
+	p.Begin(a.call)
+	a.lifetime.attach(a.call)
+	a.gather.Gather()
+	err := a.call.Send(a.dialing(a.lifetime.client), a.request, a.fresh)
+	a.reused, a.heard, a.stale = a.call.Reused, a.call.Heard, a.call.Reused
 	if err != nil {
 		return answer{}, err
 	}
-	return answerOf(call), nil
+	return answerOf(a.call), nil
 }
 
 func (p plain) probe(ctx context.Context, _ *target, r *http1.Request) (answer, error) {

@@ -62,9 +62,6 @@ type lease struct {
 // containers start within seconds.
 const noReplicaPause = 5 * time.Second
 
-// maxTries is how many replicas one request is tried on.
-const maxTries = 4
-
 // errTried says that every replica was tried that could be.
 var errTried = errors.New("proxy: every replica was tried")
 

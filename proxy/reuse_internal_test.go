@@ -4,39 +4,36 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"snowgate/request/exchange"
 )
 
-// The memory of an exchange serves another one only if nobody can have kept the exchange.
+// The memory of a round trip serves another one only if nobody can have kept it.
 func TestReuse(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*flight)
+		change func(*roundTrip)
 		want   bool
 	}{
-		"nothing special":           {func(*flight) {}, true},
-		"no whole answer":           {func(f *flight) { f.passed = false }, false},
-		"a body":                    {func(f *flight) { f.body = f.newBody(http.NoBody) }, false},
-		"the client was followed":   {func(f *flight) { f.lasting() }, false},
-		"a context was made of it":  {func(f *flight) { f.context() }, false},
-		"a connection was made":     {func(f *flight) { f.attempt.reused = false }, false},
-		"another one was tried":     {func(f *flight) { f.tried = []*replica{nil} }, false},
-		"the token was watched":     {func(f *flight) { f.leash.stop = func() {} }, false},
-		"given up at the very end":  {func(f *flight) { f.giveUp(errors.New("too late")) }, true},
-		"it has waited for a while": {func(f *flight) { f.long() }, true},
+		"nothing special":   {func(*roundTrip) {}, true},
+		"no whole response": {func(r *roundTrip) { r.client.passed = false }, false},
+		"a body": {func(r *roundTrip) {
+			r.body = newClientBody(r.in, time.Minute, 0, r.patience, &r.client)
+		}, false},
+		"the client was followed":   {func(r *roundTrip) { r.lasting() }, false},
+		"a context was made of it":  {func(r *roundTrip) { r.lifetime.context() }, false},
+		"a connection was made":     {func(r *roundTrip) { r.tries.current.reused = false }, false},
+		"another one was tried":     {func(r *roundTrip) { r.tries.tried = []*replica{nil} }, false},
+		"the token was watched":     {func(r *roundTrip) { r.watch.stop = func() {} }, false},
+		"given up at the very end":  {func(r *roundTrip) { r.lifetime.giveUp(errors.New("too late")) }, true},
+		"it has waited for a while": {func(r *roundTrip) { r.long() }, true},
 	} {
-		f := NewForwarder(Options{})
-		w, x := httptest.NewRecorder(), new(exchange.Exchange)
-		one := &flight{
-			forwarder: f, writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", strings.NewReader("")),
-			exchange: x, route: new(terms), passed: true, attempt: attempt{reused: true},
-		}
-		one.patience = f.patiences.lend(time.Minute, one)
+		x := new(exchange.Exchange)
+		one := NewForwarder(Options{}).start(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), x, &place{terms: &terms{Timeout: time.Minute}})
+		one.client.passed, one.tries.current.reused = true, true
 		test.change(one)
-		one.end()
+		one.finish()
 		if reused := one.forwarder == nil; reused != test.want {
 			t.Errorf("%s: used again: %t, want %t", name, reused, test.want)
 		}

@@ -68,14 +68,14 @@ func (s *standard) ended() {
 	}
 }
 
-func (s *standard) send(f *flight) (answer, error) {
-	ctx := f.context()
-	if f.attempt.others {
+func (s *standard) send(a *attempt) (answer, error) {
+	ctx := a.lifetime.context()
+	if a.others {
 		// Not as a part of the attempt: the connection may be made for longer than that.
 		ctx = &haste{ctx}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	t, interim := &trial{flight: f, cancel: cancel}, 0
+	t, interim := &trial{attempt: a, cancel: cancel}, 0
 	trace := &httptrace.ClientTrace{
 		GotConn:              t.gotConnection,
 		GotFirstResponseByte: func() { t.heard.Store(true) },
@@ -83,15 +83,15 @@ func (s *standard) send(f *flight) (answer, error) {
 			if interim++; interim == http1.MaxInterim {
 				return fmt.Errorf("%w: more than %d interim ones", http1.ErrAnswer, http1.MaxInterim)
 			}
-			return f.interim(status, listOf(http.Header(header)))
+			return a.request.Interim(status, listOf(http.Header(header)))
 		},
 	}
-	r := requestOf(f.attempt.target, &f.outgoing)
-	if f.attempt.target.protocol == h2c {
-		f.forwardTrailer(r)
+	r := requestOf(a.target, a.request)
+	if a.target.protocol == h2c {
+		a.body.forwardTrailer(r)
 	}
 	response, err := s.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
-	f.attempt.reused, f.attempt.heard = t.reused, t.heard.Load()
+	a.reused, a.heard = t.reused, t.heard.Load()
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errTwice) {
 			err = fmt.Errorf("%w: %w", errTwice, err)
@@ -199,24 +199,24 @@ func (b *standardBody) Close() error {
 	return err
 }
 
-// forwardTrailer has the trailer fields that the client announced sent behind the
-// body, but for those that only the gateway says. HTTP/1.1 services are sent none:
-// many of them take a trailer for more of the header.
-func (f *flight) forwardTrailer(r *http.Request) {
-	if f.body == nil || len(f.request.Trailer) == 0 {
+// forwardTrailer has the trailer fields that the client announced sent behind the body, but for those
+// that only the gateway says. HTTP/1.1 services are sent none: many of them take a trailer for more of
+// the header.
+func (b *clientBody) forwardTrailer(r *http.Request) {
+	if b == nil || len(b.request.Trailer) == 0 {
 		return
 	}
-	announced := make(http.Header, len(f.request.Trailer))
-	for name := range f.request.Trailer {
+	announced := make(http.Header, len(b.request.Trailer))
+	for name := range b.request.Trailer {
 		if fields.KindOf(name) == fields.Ordinary && !hopByHop(name) &&
 			httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name) {
 			announced[name] = nil
 		}
 	}
 	r.Trailer = announced
-	f.body.atEnd(func() {
+	b.atEnd(func() {
 		for name := range announced {
-			announced[name] = f.request.Trailer[name]
+			announced[name] = b.request.Trailer[name]
 		}
 	})
 }
@@ -224,25 +224,25 @@ func (f *flight) forwardTrailer(r *http.Request) {
 // trial is an attempt on an [http.Transport], which repeats requests by itself: for as
 // long as it has connections that were kept, and a POST with an Idempotency-Key too.
 type trial struct {
-	flight      *flight
+	attempt     *attempt
 	cancel      context.CancelCauseFunc
 	connections int         // that the request was to be sent on
 	reused      bool        // the last of them had carried other requests
-	heard       atomic.Bool // a byte of an answer has come
+	heard       atomic.Bool // a byte of a response has come
 }
 
 // gotConnection is called with every connection on which the request is about to be
 // sent. From the second one on it is [http.Transport] that tries again, after a
 // connection that was kept turned out to be closed.
 func (t *trial) gotConnection(info httptrace.GotConnInfo) {
-	f := t.flight
+	a := t.attempt
 	t.connections++
 	t.reused = info.Reused
-	if t.connections == 1 || !f.replayable() || f.attempt.target.protocol == h2c || isHTTP2(info) {
+	if t.connections == 1 || !a.repeats.would || a.target.protocol == h2c || isHTTP2(info) {
 		return // what has no body but is not replayed had not been written
 	}
-	if !f.resent && !f.attempt.others && idempotent(f.request.Method) {
-		f.resent = true
+	if a.repeats.may && !a.repeated {
+		a.repeated = true
 		return
 	}
 	t.cancel(errTwice)
@@ -254,18 +254,4 @@ func (t *trial) gotConnection(info httptrace.GotConnInfo) {
 func isHTTP2(info httptrace.GotConnInfo) bool {
 	secure, ok := info.Conn.(*tls.Conn)
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
-}
-
-// replayable reports whether [http.Transport] would send the request again
-// although the service may have seen it.
-func (f *flight) replayable() bool {
-	if f.body != nil {
-		return false
-	}
-	if isSafe(f.request.Method) {
-		return true
-	}
-	_, key := f.request.Header["Idempotency-Key"]
-	_, keyX := f.request.Header["X-Idempotency-Key"]
-	return key || keyX
 }

@@ -33,9 +33,9 @@ const (
 // They belong to no table, so they survive a reload. What may be forwarded and what is
 // believed of an answer is not decided here, so that it is the same for all of them.
 type transport interface {
-	// send makes the current attempt of f: it sends f.outgoing and waits for the
-	// header of the answer. It leaves in the attempt how it went.
-	send(f *flight) (answer, error)
+	// send makes an attempt: it sends the request of a, waits for the header of the response, and
+	// tells in a how it went.
+	send(a *attempt) (answer, error)
 	// probe sends r on behalf of nobody.
 	probe(ctx context.Context, target *target, r *http1.Request) (answer, error)
 	// CloseIdleConnections closes what no request is using, and has no more of it kept from now
@@ -98,16 +98,6 @@ func (h *haste) Value(key any) any {
 		return h
 	}
 	return h.Context.Value(key)
-}
-
-// within returns the context in which the attempt is made: ctx, with the word for
-// [inTime].
-func (a *attempt) within(ctx context.Context) context.Context {
-	if !a.others {
-		return ctx
-	}
-	a.haste = haste{ctx}
-	return &a.haste
 }
 
 // newTransport returns the way to address.

@@ -16,30 +16,30 @@ import (
 )
 
 // acceptUpgrade lets through the answer to a WebSocket handshake (RFC 6455 §4.2.2).
-func (f *flight) acceptUpgrade(a *answer) error {
+func (t *roundTrip) acceptUpgrade(a *answer) error {
 	protocol := valuesOf(a.header, "Upgrade")
-	if !f.upgrading() || a.tunnel == nil || len(protocol) != 1 || !strings.EqualFold(protocol[0], "websocket") ||
+	if !upgrading(t.in, t.policy, t.body) || a.tunnel == nil || len(protocol) != 1 || !strings.EqualFold(protocol[0], "websocket") ||
 		!names(valuesOf(a.header, "Connection"), "upgrade") {
 		return fmt.Errorf("proxy: the service switched to %q, which was not asked for", protocol)
 	}
-	a.header = append(f.overrule(cleanAnswer(a.header)), http1.Field{Name: "Upgrade", Value: protocol[0]})
+	a.header = append(overrule(t.client.Header(), t.policy, cleanAnswer(a.header)), http1.Field{Name: "Upgrade", Value: protocol[0]})
 	return nil
 }
 
 // switchProtocols takes the connection of the client over, tells it that the service
 // has accepted the handshake, and copies in both directions until both have ended, or
 // one has failed.
-func (f *flight) switchProtocols(a answer) {
-	stop := context.AfterFunc(f.context(), func() { defer panics.Catch(panics.Tunnel, nil); _ = a.tunnel.Close() })
+func (t *roundTrip) switchProtocols(a answer) {
+	stop := context.AfterFunc(t.lifetime.context(), func() { defer panics.Catch(panics.Tunnel, nil); _ = a.tunnel.Close() })
 	defer stop()
-	client, buffered, err := f.Hijack()
+	client, buffered, err := t.client.hijack()
 	if err != nil {
-		f.fail(fmt.Errorf("proxy: the connection cannot be taken over: %w", err))
+		t.fail(fmt.Errorf("proxy: the connection cannot be taken over: %w", err))
 		return
 	}
 	defer func() { _ = client.Close() }() // net/http closes it no more, not even if this panics
-	if err := writeSwitched(buffered, f.Header(), &a); err != nil {
-		f.fail(err)
+	if err := writeSwitched(buffered, t.client.Header(), &a); err != nil {
+		t.fail(err)
 		return
 	}
 	var copying sync.WaitGroup

@@ -28,28 +28,25 @@ func (d *deadlines) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return ours, bufio.NewReadWriter(bufio.NewReader(ours), bufio.NewWriter(ours)), nil
 }
 
-// newFlight returns one that goes nowhere.
-func newFlight(watch Watch) (*flight, *deadlines) {
+// idleTrip returns a round trip that goes nowhere.
+func idleTrip(watch Watch) (*roundTrip, *deadlines) {
 	w := &deadlines{ResponseWriter: httptest.NewRecorder()}
-	f := &flight{
-		forwarder: NewForwarder(Options{Watch: watch}), writer: w, control: *http.NewResponseController(w), request: httptest.NewRequest(http.MethodGet, "/", nil),
-		exchange: &exchange.Exchange{Token: tokens.Token{Client: "orders-worker"}}, route: new(terms),
-		patience: new(patiences).lend(time.Hour, new(waiter)),
-	}
-	return f, w
+	x := &exchange.Exchange{Token: tokens.Token{Client: "orders-worker"}}
+	t := NewForwarder(Options{Watch: watch}).start(w, httptest.NewRequest(http.MethodGet, "/", nil), x, &place{terms: &terms{Timeout: time.Hour}})
+	return t, w
 }
 
 // TestRegisteredTooLate: the goroutine that opens a tunnel may come after the end
 // of the exchange. Nothing must stay registered.
 func TestRegisteredTooLate(t *testing.T) {
 	watched, stopped := 0, 0
-	f, _ := newFlight(func(*tokens.Token, tokens.Requirement, func(error)) func() {
+	f, _ := idleTrip(func(*tokens.Token, tokens.Requirement, func(error)) func() {
 		watched++
 		return func() { stopped++ }
 	})
-	f.land()
-	f.register()
-	f.register()
+	f.watch.end()
+	f.watch.register()
+	f.watch.register()
 	if watched != 1 || stopped != 1 {
 		t.Errorf("watched %d times, stopped %d times, want once each", watched, stopped)
 	}
@@ -59,11 +56,11 @@ func TestRegisteredTooLate(t *testing.T) {
 // been sent, which is before anything is read.
 func TestWebSocketIsRegisteredAtOnce(t *testing.T) {
 	watched := 0
-	f, _ := newFlight(func(*tokens.Token, tokens.Requirement, func(error)) func() {
+	f, _ := idleTrip(func(*tokens.Token, tokens.Requirement, func(error)) func() {
 		watched++
 		return func() {}
 	})
-	conn, _, err := f.Hijack()
+	conn, _, err := f.client.hijack()
 	if err != nil || watched != 0 {
 		t.Fatalf("Hijack() = %v, watched %d times before the tunnel is open", err, watched)
 	}
@@ -74,51 +71,51 @@ func TestWebSocketIsRegisteredAtOnce(t *testing.T) {
 		t.Errorf("watched %d times, want once", watched)
 	}
 	_ = conn.Close()
-	f.land()
+	f.watch.end()
 }
 
 // TestCutBeforeTheUpgrade: there is nothing to take over any more.
 func TestCutBeforeTheUpgrade(t *testing.T) {
-	f, _ := newFlight(nil)
-	f.cut(tokens.ErrExpired)
-	if _, _, err := f.Hijack(); !errors.Is(err, tokens.ErrExpired) || f.exchange.Upgraded {
+	f, _ := idleTrip(nil)
+	f.watch.cut(tokens.ErrExpired)
+	if _, _, err := f.client.hijack(); !errors.Is(err, tokens.ErrExpired) || f.exchange.Upgraded {
 		t.Errorf("Hijack() = %v, upgraded %t, want the reason of the cut", err, f.exchange.Upgraded)
 	}
-	f.land()
+	f.watch.end()
 }
 
 // TestWriteAfterTheCut: a write that begins when the exchange was cut must not
 // wait for the client, whichever of the two sets its deadline last.
 func TestWriteAfterTheCut(t *testing.T) {
-	f, w := newFlight(nil)
-	f.begin()
-	f.allowWrite()
+	f, w := idleTrip(nil)
+	f.watch.begin()
+	f.client.allowWrite()
 	if time.Until(w.write) <= 0 {
 		t.Errorf("a write has until %v", w.write)
 	}
-	f.cut(tokens.ErrExpired)
+	f.watch.cut(tokens.ErrExpired)
 	if !w.write.Equal(past) {
 		t.Errorf("a write under way has until %v, want no time", w.write)
 	}
-	f.allowWrite()
+	f.client.allowWrite()
 	if !w.write.Equal(past) {
 		t.Errorf("a later write has until %v, want no time", w.write)
 	}
-	f.failing = true
-	f.allowWrite()
+	f.client.failing = true
+	f.client.allowWrite()
 	if time.Until(w.write) <= 0 {
 		t.Errorf("an answer that says so has until %v", w.write)
 	}
-	f.land()
+	f.watch.end()
 }
 
 // TestCutAfterTheEnd touches nothing: the connection may serve another request.
 func TestCutAfterTheEnd(t *testing.T) {
-	f, w := newFlight(nil)
-	f.begin()
-	f.land()
-	f.cut(tokens.ErrExpired)
-	if !w.write.IsZero() || f.cutBy() != nil {
-		t.Errorf("an exchange that has ended was cut: deadline %v, %v", w.write, f.cutBy())
+	f, w := idleTrip(nil)
+	f.watch.begin()
+	f.watch.end()
+	f.watch.cut(tokens.ErrExpired)
+	if !w.write.IsZero() || f.watch.cutBy() != nil {
+		t.Errorf("an exchange that has ended was cut: deadline %v, %v", w.write, f.watch.cutBy())
 	}
 }

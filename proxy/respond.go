@@ -1,0 +1,223 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"snowgate/internal/panics"
+	"snowgate/proxy/http1"
+	"snowgate/request/fields"
+)
+
+// accept decides whether the response of a service is one, before anything of it is sent.
+func (t *roundTrip) accept(a *answer) error {
+	switch {
+	case a.major != 1 && !(a.major == 2 && t.tries.current.target.protocol.mayBeHTTP2()):
+		return fmt.Errorf("proxy: the service answered in HTTP/%d", a.major)
+	case a.status == http.StatusSwitchingProtocols:
+		return t.acceptUpgrade(a)
+	case a.status < 200 || a.status > 599:
+		// 1xx do not come here; net/http takes 099, and panics when asked to send it.
+		return fmt.Errorf("proxy: the service answered with status %03d", a.status)
+	}
+	return nil
+}
+
+// pass sends the response of a service on. An error means that nothing was sent, because what has come
+// of the body is none. A response that breaks off later breaks the connection off, by panicking with
+// [http.ErrAbortHandler]; the reason is in the exchange.
+func (c *clientResponse) pass(a *answer, policy *terms) error {
+	buffer := c.forwarder.buffers.Get()
+	defer c.forwarder.buffers.Put(buffer)
+	begun := piece{}
+	if a.body.Ready() {
+		begun.read(a.body, buffer[:])
+		if begun.isBroken() && begun.n == 0 {
+			return begun.err
+		}
+	}
+	announced := announcedTrailer(a)
+	a.header = overrule(c.Header(), policy, policy.EditAnswer.apply(cleanAnswer(a.header)))
+	addFields(c.Header(), a.header)
+	if _, typed := c.Header()["Content-Type"]; !typed {
+		c.Header()["Content-Type"] = nil // do not guess one
+	}
+	if len(announced) > 0 {
+		c.Header()["Trailer"] = []string{strings.Join(announced, ", ")}
+	}
+	c.WriteHeader(a.status)
+	if err := c.stream(a, begun, buffer[:]); err != nil {
+		panic(http.ErrAbortHandler) // the cause is in the exchange
+	}
+	c.passTrailer(a, policy, announced)
+	return nil
+}
+
+// piece is what one Read of a body has returned.
+type piece struct {
+	there bool // it was read
+	n     int
+	err   error
+}
+
+func (p *piece) read(body io.Reader, buffer []byte) {
+	n, err := body.Read(buffer)
+	*p = piece{there: true, n: n, err: err}
+}
+
+// isBroken reports whether the body broke off.
+func (p *piece) isBroken() bool { return p.err != nil && !errors.Is(p.err, io.EOF) }
+
+// addFields adds list to h.
+func addFields(h http.Header, list []http1.Field) {
+	values := make([]string, len(list)) // one allocation for all
+	for i, field := range list {
+		if said, double := h[field.Name]; double {
+			h[field.Name] = append(said, field.Value)
+			continue
+		}
+		values[i] = field.Value
+		h[field.Name] = values[i : i+1 : i+1]
+	}
+}
+
+// announcedTrailer returns the names of the fields that an answer announces for behind
+// its body (RFC 9110 §6.6.2), as far as they may come.
+func announcedTrailer(a *answer) (announced []string) {
+	if a.length >= 0 {
+		return nil // there is no place for them
+	}
+	for _, line := range valuesOf(a.header, "Trailer") {
+		for name := range strings.SplitSeq(line, ",") {
+			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
+			if name != "" && mayAnswer(name) && name != "Content-Length" {
+				announced = append(announced, name)
+			}
+		}
+	}
+	return announced
+}
+
+// passTrailer sends the trailer on, which is complete at the end of the body.
+func (c *clientResponse) passTrailer(a *answer, policy *terms, announced []string) {
+	trailer := policy.EditAnswer.remove(cleanAnswer(a.body.Trailer()))
+	if len(trailer) == 0 {
+		return
+	}
+	_ = c.FlushError() // else a short body would be sent with its length, and without a trailer
+	for _, field := range trailer {
+		if fields.KindOf(field.Name) == fields.Spelling {
+			continue // Content-Length, for one
+		}
+		name := field.Name
+		if !slices.Contains(announced, name) {
+			name = http.TrailerPrefix + name
+		}
+		c.Header()[name] = append(c.Header()[name], field.Value)
+	}
+}
+
+// stream sends the body of a as it comes: before more of it is waited for, what has come is sent. begun
+// is what was read of it before, into buffer.
+func (c *clientResponse) stream(a *answer, begun piece, buffer []byte) error {
+	var header *heldHeader
+	if !begun.there {
+		header = c.holdHeader(a)
+		defer header.letGo()
+	}
+	for p := begun; ; p.there = false {
+		if !p.there {
+			p.read(a.body, buffer)
+			header.letGo()
+		}
+		if p.n > 0 {
+			if _, err := c.Write(buffer[:p.n]); err != nil {
+				return err
+			}
+		}
+		if p.isBroken() {
+			c.blameService(p.err)
+			return p.err
+		}
+		if p.err == nil && a.body.Ready() {
+			continue
+		}
+		if p.err == nil || c.complete(a) {
+			if err := c.FlushError(); err != nil {
+				c.blame(err)
+				return err
+			}
+		}
+		if p.err != nil {
+			if c.in.ProtoMajor == 1 && !c.complete(a) {
+				c.allowWrite() // the end, which may come long after what is before it
+			}
+			return nil
+		}
+	}
+}
+
+// complete reports whether the client has the whole answer when the end of the body was
+// written. Else the end is marked by something that the server writes last, and goes into
+// one packet with it: in HTTP/2, gRPC even takes an end that comes by itself for an error.
+func (c *clientResponse) complete(a *answer) bool { return a.length >= 0 && c.in.ProtoMajor == 1 }
+
+// heldHeader is the header of an answer that waits for the first bytes of its body, so
+// that both fit into one packet. A nil one does not wait.
+type heldHeader struct {
+	mu    sync.Mutex
+	over  bool
+	timer *time.Timer
+}
+
+// holdHeader has the header of a sent within [headerDelay]; at once if nobody knows
+// when the body comes. Nothing else may be written until letGo was called.
+func (c *clientResponse) holdHeader(a *answer) *heldHeader {
+	switch {
+	case a.body.Ready():
+		return nil
+	case a.length < 0 || isEventStream(a.header):
+		c.blame(c.FlushError())
+		return nil
+	}
+	h := new(heldHeader)
+	h.mu.Lock() // the timer may fire before it is stored
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(headerDelay, func() {
+		defer panics.Catch(panics.Exchange, c.lifetime.giveUp)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !h.over {
+			_ = c.FlushError() // the next write fails as well
+		}
+	})
+	return h
+}
+
+// letGo ends the wait: the body is there.
+func (h *heldHeader) letGo() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	h.timer.Stop()
+}
+
+// isEventStream reports whether the body is one of server-sent events.
+func isEventStream(header []http1.Field) bool {
+	for _, kind := range valuesOf(header, "Content-Type") {
+		kind, _, _ = strings.Cut(kind, ";")
+		if strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
+			return true
+		}
+	}
+	return false
+}

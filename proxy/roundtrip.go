@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"snowgate/request/exchange"
+)
+
+// roundTrip is one request on its way to a service, and the response on its way back. It belongs to
+// the goroutine that serves the request, but for what its lifetime, token watch and client response
+// guard by locks of their own.
+type roundTrip struct {
+	forwarder *Forwarder
+	in        *http.Request // from the client
+	exchange  *exchange.Exchange
+	policy    *terms
+	pool      *pool
+	out       outgoing    // to the service
+	body      *clientBody // of in; nil: it has none
+	tries     tries
+	client    clientResponse
+	lifetime  lifetime
+	watch     tokenWatch
+	patience  *patience
+}
+
+// newRoundTrip returns one that is zero.
+func (f *Forwarder) newRoundTrip() *roundTrip {
+	if t, ok := f.roundTrips.Get().(*roundTrip); ok {
+		return t
+	}
+	return new(roundTrip)
+}
+
+// reuse gives the memory of t, which nobody knows of any more, to another round trip.
+func (f *Forwarder) reuse(t *roundTrip) {
+	*t = roundTrip{}
+	f.roundTrips.Put(t)
+}
+
+// start prepares the forwarding of r.
+func (f *Forwarder) start(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *place) *roundTrip {
+	t := f.newRoundTrip()
+	t.forwarder, t.in, t.exchange, t.policy, t.pool = f, r, x, at.terms, &at.pool
+	t.lifetime.client = r.Context()
+	t.client = clientResponse{
+		forwarder: f, writer: w, control: *http.NewResponseController(w), in: r, exchange: x,
+		lifetime: &t.lifetime, watch: &t.watch,
+	}
+	t.watch.connect(f.watch, x, at.terms, &t.lifetime, &t.client.control)
+	t.patience = f.patiences.lend(at.Timeout, t)
+	t.takeBody()
+	return t
+}
+
+// takeBody takes the body of the request over from the server, and the deadlines of the connection.
+func (t *roundTrip) takeBody() {
+	r, control := t.in, &t.client.control
+	// Deadlines of the server are for whole requests, and would cut streams. Where there is
+	// no body, the server has taken that for reading away itself, to look for the client.
+	hasBody := r.Body != nil && r.Body != http.NoBody
+	if hasBody || r.ProtoMajor == 2 {
+		_ = control.SetReadDeadline(time.Time{})
+	}
+	if r.ProtoMajor == 2 {
+		_ = control.SetWriteDeadline(time.Time{})
+	}
+	if !hasBody || r.ContentLength == 0 {
+		return
+	}
+	t.body = newClientBody(r, t.forwarder.clientIdle, t.policy.MaxBody, t.patience, &t.client)
+	t.client.body, t.watch.body = t.body, t.body
+	if r.ProtoMajor == 1 {
+		// Else the server may swallow what is left of the body as soon as the response begins.
+		// HTTP/2 is full duplex by itself.
+		_ = control.EnableFullDuplex()
+	}
+}
+
+// serve forwards the request and streams the response.
+func (t *roundTrip) serve() {
+	returned := false
+	defer func() {
+		if !returned { // a panic: finish would wait for what goes on
+			t.lifetime.giveUp(context.Canceled)
+		}
+		t.finish()
+	}()
+	t.forward()
+	returned = true
+}
+
+func (t *roundTrip) forward() {
+	t.out.compose(t.in, t.exchange, t.policy, t.body)
+	t.out.Interim = t.client.interim
+	got, err := t.ask()
+	if err != nil {
+		t.fail(err)
+		return
+	}
+	defer func() { _ = got.body.Close() }()
+	switch err := t.accept(&got); {
+	case err != nil:
+		t.fail(err)
+	case got.status == http.StatusSwitchingProtocols:
+		t.switchProtocols(got)
+	default:
+		if err := t.client.pass(&got, t.policy); err != nil {
+			t.fail(err)
+			return
+		}
+		t.client.passed = true
+	}
+}
+
+// ask sends the request and waits for the header of the response.
+func (t *roundTrip) ask() (answer, error) {
+	got, err := t.send()
+	t.patience.answer()
+	t.client.interims.end()
+	if given := t.lifetime.givenUp(); err == nil && given != nil {
+		// The header came too late, but before anybody noticed.
+		_ = got.body.Close()
+		return answer{}, given
+	}
+	return got, err
+}
+
+// finish gives everything back that the round trip has used.
+func (t *roundTrip) finish() {
+	t.body.finish(t.watch.broken())
+	t.patience.end()
+	if reason := t.watch.end(); reason != nil && t.exchange.Upgraded {
+		t.exchange.Cause = t.forwarder.refusal(reason)
+	}
+	t.tries.giveBack()
+	t.lifetime.end()
+	if t.body == nil || t.out.ahead { // else its last Read may come after the end
+		t.patience.giveBack()
+	}
+	t.out.giveBack()
+	if t.isUnshared() {
+		t.exchange.Unshared = true
+		t.forwarder.reuse(t)
+	}
+}
+
+// isUnshared reports, at the end, that nobody else can have kept t: the whole response was passed on,
+// no other goroutine has read a body, the token was not watched, the client was not followed, and no
+// context was made of the exchange, not even to connect, which is done in one that is part of the
+// attempt. TestReuse, TestBodiesAreNotMixed and the torture fail when that is wrong.
+func (t *roundTrip) isUnshared() bool {
+	return t.client.passed && (t.body == nil || t.out.ahead) && !t.watch.isWatched() && !t.lifetime.isShared() &&
+		t.tries.current.reused && t.tries.tried == nil
+}
+
+// tooSlow implements [waiting].
+func (t *roundTrip) tooSlow() { t.lifetime.giveUp(errTooSlow) }
+
+// lasting implements [waiting].
+func (t *roundTrip) lasting() { t.lifetime.follow() }
+
+// long implements [waiting].
+func (t *roundTrip) long() { t.watch.register() }
