@@ -2,11 +2,12 @@ package gateway
 
 import (
 	"cmp"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"time"
 
 	"snowgate/handlers"
 	"snowgate/handlers/admin"
-	"snowgate/proxy"
 )
 
 // newAdminAPI puts the admin API together.
@@ -27,7 +28,7 @@ func (g *Gateway) newAdminAPI() *admin.API {
 	}
 }
 
-func shownRoute(r *proxy.Route) admin.Route {
+func shownRoute(r *route.Route) admin.Route {
 	shown := admin.Route{
 		Name: r.Name, Source: cmp.Or(r.Source, sourceFile), Owner: r.Owner, Host: r.Host, Path: r.Path, Methods: r.Methods,
 		Scopes: r.Requirement.Scope.Names(), Audience: r.Requirement.Audience, Public: r.Public, WebSocket: r.WebSocket,
@@ -38,7 +39,7 @@ func shownRoute(r *proxy.Route) admin.Route {
 	return shown
 }
 
-func shownReplicas(states []proxy.ReplicaState) []admin.Replica {
+func shownReplicas(states []upstream.ReplicaState) []admin.Replica {
 	var list []admin.Replica
 	for _, r := range states {
 		shown := admin.Replica{

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"sync"
 	"time"
 
@@ -58,19 +60,19 @@ type routing struct {
 	watcher *docker.Watcher // nil: no routes are discovered
 
 	mu         sync.Mutex
-	file       *proxy.Table
-	discovered []proxy.Route
+	file       *route.Table
+	discovered []route.Route
 	refused    map[string]refusedRoute // by owner
 }
 
 // refusedRoute is a discovered route that is not in force.
 type refusedRoute struct {
-	proxy.Route
+	route.Route
 	reason string
 }
 
 func newRouting(s *setup) *routing {
-	r := &routing{setup: s, router: new(proxy.Router), file: new(proxy.Table)}
+	r := &routing{setup: s, router: new(proxy.Router), file: new(route.Table)}
 	r.router.Counter = func(route string) exchange.Counter { return s.metrics.Route(route) }
 	r.router.Gone = s.metrics.RouteGone
 	r.watcher = r.newWatcher()
@@ -78,7 +80,7 @@ func newRouting(s *setup) *routing {
 }
 
 // setFile puts the routes of the file in force.
-func (r *routing) setFile(table *proxy.Table) {
+func (r *routing) setFile(table *route.Table) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.file = table
@@ -87,7 +89,7 @@ func (r *routing) setFile(table *proxy.Table) {
 
 // setDiscovered puts the routes that were discovered in force. They must not be
 // changed any more.
-func (r *routing) setDiscovered(routes []proxy.Route) {
+func (r *routing) setDiscovered(routes []route.Route) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.discovered = routes
@@ -205,7 +207,7 @@ func (r *routing) replicaSeries() []telemetry.Replica {
 			Ejections: make(map[string]float64, len(replica.Ejections)),
 		}
 		for i, n := range replica.Ejections {
-			one.Ejections[proxy.EjectionReasons[i]] = float64(n)
+			one.Ejections[upstream.EjectionReasons[i]] = float64(n)
 		}
 		// Routes that reach the same place by other transports have replicas of their own there.
 		at, double := known[[2]string{replica.Upstream, replica.Address}]

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
@@ -25,9 +26,9 @@ func TestLabelNamesComeAndGo(t *testing.T) {
 	round := func(i int) {
 		name := fmt.Sprintf("name-%s-%d", strings.Repeat("x", 50), i)
 		address := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
-		g.routing.setDiscovered([]proxy.Route{{
+		g.routing.setDiscovered([]route.Route{{
 			Name: name, Path: "/a", Source: "docker", Owner: "shop/a", Discovered: true,
-			Replicas: []proxy.Replica{{ID: name, Name: name, URL: address}},
+			Replicas: []route.Replica{{ID: name, Name: name, URL: address}},
 		}})
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/a", nil))
 	}

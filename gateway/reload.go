@@ -6,22 +6,22 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"snowgate/proxy/route"
 	"syscall"
 	"time"
 
 	"snowgate/config"
-	"snowgate/proxy"
 	"snowgate/tokens"
 )
 
 // apply makes a configuration file the one in force. Requests under way keep
 // what they have.
 func (g *Gateway) apply(file config.File) error {
-	routes := make([]proxy.Route, len(file.Routes))
+	routes := make([]route.Route, len(file.Routes))
 	for i, r := range file.Routes {
 		routes[i] = routeOf(r, g.cfg.Transport)
 	}
-	table, err := proxy.NewTable(routes, ownPaths)
+	table, err := route.NewTable(routes, ownPaths)
 	if err != nil {
 		return err
 	}
@@ -38,16 +38,16 @@ func (g *Gateway) apply(file config.File) error {
 }
 
 // routeOf translates a route of the file for the proxy. transport is that of routes that name none.
-func routeOf(r config.Route, transport string) proxy.Route {
+func routeOf(r config.Route, transport string) route.Route {
 	upstreams := make([]*url.URL, len(r.Upstreams))
 	for i := range r.Upstreams {
 		upstreams[i] = &r.Upstreams[i]
 	}
-	var health *proxy.HealthCheck
+	var health *route.HealthCheck
 	if !r.Health.IsZero() {
-		health = &proxy.HealthCheck{Path: r.Health.Path, Interval: r.Health.Interval, Timeout: r.Health.Timeout}
+		health = &route.HealthCheck{Path: r.Health.Path, Interval: r.Health.Interval, Timeout: r.Health.Timeout}
 	}
-	return proxy.Route{
+	return route.Route{
 		Name:              r.Name,
 		Source:            sourceFile,
 		Host:              r.Host,
@@ -63,25 +63,25 @@ func routeOf(r config.Route, transport string) proxy.Route {
 		Timeout:           r.Timeout,
 		MaxBody:           r.MaxBody,
 		AllowEncodedSlash: r.AllowEncodedSlash,
-		Balance:           proxy.Balance(r.Balance),
+		Balance:           route.Balance(r.Balance),
 		Health:            health,
 		MaxInFlight:       r.MaxInFlight,
 		Rate:              r.Rate,
 		ClientRate:        r.ClientRate,
 		AddPrefix:         r.AddPrefix,
-		EditRequest:       proxy.Edits(r.EditRequest),
-		EditAnswer:        proxy.Edits(r.EditResponse),
+		EditRequest:       route.Edits(r.EditRequest),
+		EditResponse:        route.Edits(r.EditResponse),
 		HostHeader:        r.HostHeader,
 		UpstreamHost:      !r.PreserveHost && r.HostHeader == "",
 		CORS:              corsOf(r.CORS),
 	}
 }
 
-func corsOf(c config.CORS) *proxy.CORS {
+func corsOf(c config.CORS) *route.CORS {
 	if c.IsZero() {
 		return nil
 	}
-	said := proxy.CORS(c)
+	said := route.CORS(c)
 	return &said
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"snowgate/proxy/route"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -35,11 +36,11 @@ func BenchmarkRequest(b *testing.B) {
 		p.SetURL(u)
 		p.SetXForwarded()
 	}}
-	table, err := proxy.NewTable([]proxy.Route{protected(u)}, nil)
+	table, err := route.NewTable([]route.Route{protected(u)}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	router := new(proxy.Router)
+	router := newRouter()
 	router.Swap(table)
 	forwarder := proxy.NewForwarder(proxy.Options{
 		Watch: func(*tokens.Token, tokens.Requirement, func(error)) func() { return func() {} },

@@ -5,8 +5,11 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"snowgate/request/fields"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // lingering is how long a client that still sends a body may go on after it was
@@ -16,11 +19,11 @@ const lingering = time.Second
 // clientBody is the body of a request on its way to the service. It is read by
 // a goroutine of the transport, possibly after the answer has begun.
 type clientBody struct {
-	request  *http.Request
-	source   io.ReadCloser
-	control  *http.ResponseController
-	idle     time.Duration // longest silence of the client
-	patience *patience
+	request *http.Request
+	source  io.ReadCloser
+	control *http.ResponseController
+	idle    time.Duration // longest silence of the client
+	timer   *exchangeTimer
 
 	proceed func() // called before the first Read of the source; nil: the client waits for nothing
 	limit   int64  // bytes; 0: none
@@ -38,8 +41,8 @@ type clientBody struct {
 }
 
 // newClientBody returns the body of r. limit is its largest size in bytes, 0 for none.
-func newClientBody(r *http.Request, idle time.Duration, limit int64, p *patience, client *clientResponse) *clientBody {
-	b := &clientBody{request: r, source: r.Body, control: &client.control, idle: idle, patience: p, limit: limit}
+func newClientBody(r *http.Request, idle time.Duration, limit int64, p *exchangeTimer, client *clientResponse) *clientBody {
+	b := &clientBody{request: r, source: r.Body, control: &client.control, idle: idle, timer: p, limit: limit}
 	b.back = sync.NewCond(&b.mu)
 	// net/http refuses every other expectation, and writes 100 Continue by itself if it finds
 	// one. It does so without regard to interim responses. HTTP/2 has a queue for both.
@@ -60,12 +63,12 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	if err := b.begin(); err != nil {
 		return 0, err
 	}
-	b.patience.pause()
+	b.timer.pause()
 	if b.proceed != nil {
 		b.proceed()
 	}
 	n, err := b.source.Read(p)
-	b.patience.resume()
+	b.timer.resume()
 	return b.account(n, err)
 }
 
@@ -230,4 +233,26 @@ func (b *clientBody) release(linger time.Duration) {
 	if !errors.Is(b.err, io.EOF) {
 		_ = b.control.SetReadDeadline(time.Now().Add(linger))
 	}
+}
+
+// ForwardTrailer has the trailer fields that the client announced sent behind the body, but for those
+// that only the gateway says. HTTP/1.1 services are sent none: many of them take a trailer for more of
+// the header.
+func (b *clientBody) ForwardTrailer(r *http.Request) {
+	if b == nil || len(b.request.Trailer) == 0 {
+		return
+	}
+	announced := make(http.Header, len(b.request.Trailer))
+	for name := range b.request.Trailer {
+		if fields.KindOf(name) == fields.Ordinary && !hopByHop(name) &&
+			httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name) {
+			announced[name] = nil
+		}
+	}
+	r.Trailer = announced
+	b.atEnd(func() {
+		for name := range announced {
+			announced[name] = b.request.Trailer[name]
+		}
+	})
 }

@@ -166,7 +166,7 @@ func (c *clientResponse) writeInterim(status int, header []http1.Field) {
 	h := c.writer.Header()
 	own := h.Clone()
 	clear(h)
-	addFields(h, cleanAnswer(header))
+	addFields(h, cleanResponse(header))
 	if c.in.ProtoMajor == 1 {
 		c.allowWrite()
 	}

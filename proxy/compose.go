@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"slices"
+	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"time"
@@ -26,10 +27,10 @@ type outgoing struct {
 // compose makes the request to the service of what the client has sent, but for what depends on the
 // replica. Only what the client may say is passed on, and what the gateway says comes after it, so
 // that nothing of that can be taken away by the client's Connection.
-func (o *outgoing) compose(in *http.Request, x *exchange.Exchange, policy *terms, body *clientBody) {
+func (o *outgoing) compose(in *http.Request, x *exchange.Exchange, policy *route.Policy, body *clientBody) {
 	o.list, _ = fieldLists.Get().(*[]http1.Field)
 	list := appendPassed((*o.list)[:0], in, x, policy)
-	list = policy.EditRequest.apply(list) // which cannot touch what follows
+	list = policy.EditRequest.Apply(list) // which cannot touch what follows
 	if upgrading(in, policy, body) {
 		list = append(list, http1.Field{Name: "Connection", Value: "Upgrade"}, http1.Field{Name: "Upgrade", Value: in.Header["Upgrade"][0]})
 	}
@@ -108,9 +109,9 @@ func (o *outgoing) readAhead(in *http.Request, body *clientBody) {
 }
 
 // appendPassed appends the fields of the client that are passed on.
-func appendPassed(list []http1.Field, r *http.Request, x *exchange.Exchange, policy *terms) []http1.Field {
+func appendPassed(list []http1.Field, r *http.Request, x *exchange.Exchange, policy *route.Policy) []http1.Field {
 	in := r.Header
-	connection := naming(in["Connection"])
+	connection := optionsOf(in["Connection"])
 	for name, values := range in {
 		if !mayPass(name, r, x, policy) || connection.name(name) {
 			continue
@@ -126,7 +127,7 @@ func appendPassed(list []http1.Field, r *http.Request, x *exchange.Exchange, pol
 }
 
 // mayPass reports whether the field name of the client is passed on.
-func mayPass(name string, in *http.Request, x *exchange.Exchange, policy *terms) bool {
+func mayPass(name string, in *http.Request, x *exchange.Exchange, policy *route.Policy) bool {
 	switch name {
 	case "Authorization":
 		return policy.PassToken
@@ -135,14 +136,14 @@ func mayPass(name string, in *http.Request, x *exchange.Exchange, policy *terms)
 	case headerTracestate:
 		return continuesTrace(in.Header)
 	}
-	return mayAsk(name, x.PeerTrusted)
+	return maySend(name, x.PeerTrusted)
 }
 
 // upgrading reports whether the request may become a WebSocket (RFC 6455 §4.1).
 // No other protocol is ever negotiated: behind one, the gateway would judge the
 // first request only. A handshake has no body: while the body is sent on, the goroutine that
 // does so reads from the client, and so would the tunnel.
-func upgrading(in *http.Request, policy *terms, body *clientBody) bool {
+func upgrading(in *http.Request, policy *route.Policy, body *clientBody) bool {
 	upgrade := in.Header["Upgrade"]
 	return policy.WebSocket && body == nil && in.Method == http.MethodGet &&
 		in.ProtoMajor == 1 && in.ProtoMinor > 0 &&
@@ -151,10 +152,10 @@ func upgrading(in *http.Request, policy *terms, body *clientBody) bool {
 }
 
 // forwardedPath returns the path that is forwarded, in the encoding it was received in.
-func forwardedPath(x *exchange.Exchange, policy *terms) string {
+func forwardedPath(x *exchange.Exchange, policy *route.Policy) string {
 	raw := x.Path.Raw
 	if policy.StripPrefix {
-		raw = strip(raw, policy.segments)
+		raw = strip(raw, policy.Segments)
 	}
 	return policy.AddPrefix + raw
 }
@@ -218,12 +219,12 @@ func appendIdentity(list []http1.Field, x *exchange.Exchange) []http1.Field {
 }
 
 // hostFor returns what Host says to the service at t.
-func hostFor(t *target, in *http.Request, policy *terms) string {
+func hostFor(t *route.Target, in *http.Request, policy *route.Policy) string {
 	switch {
 	case policy.HostHeader != "":
 		return policy.HostHeader
 	case policy.UpstreamHost:
-		return t.host
+		return t.Host
 	default:
 		return in.Host
 	}

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"snowgate/proxy/route"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +17,12 @@ import (
 )
 
 // withCORS returns r with what it says to browsers.
-func withCORS(r proxy.Route, c proxy.CORS) proxy.Route {
+func withCORS(r route.Route, c route.CORS) route.Route {
 	r.CORS = &c
 	return r
 }
 
-var oneOrigin = proxy.CORS{
+var oneOrigin = route.CORS{
 	Origins: []string{"https://app.example", "https://*.wide.example"}, RequestHeaders: []string{"Authorization", "X-Trace"},
 	ExposedHeaders: []string{"ETag"}, MaxAge: time.Minute,
 }
@@ -128,10 +129,10 @@ func TestCORSOnEveryAnswer(t *testing.T) {
 	const talkative = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nVary: Accept\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\n" +
 		"Access-Control-Expose-Headers: X-Secret\r\nAccess-Control-Allow-Private-Network: true\r\nETag: x\r\n\r\nok"
 	service := newUpstream(t, says(talkative))
-	route := withCORS(protected(service.url), oneOrigin)
-	route.MaxBody = 1
+	spec := withCORS(protected(service.url), oneOrigin)
+	spec.MaxBody = 1
 	dead := withCORS(public(mustParse(t, "http://127.0.0.1:1")), oneOrigin)
-	g := newGateway(t, gatewayOptions{rates: new(rates)}, route, dead, limitedRoute(service))
+	g := newGateway(t, gatewayOptions{rates: new(rates)}, spec, dead, limitedRoute(service))
 	g.ask(t, "GET /limited HTTP/1.1\r\nHost: h\r\n\r\n") // the only one for an hour
 	token := "Authorization: Bearer " + goodText + "\r\n"
 	told := func(vary string) map[string]string {
@@ -169,10 +170,10 @@ func TestCORSOnEveryAnswer(t *testing.T) {
 	}
 }
 
-func limitedRoute(service *upstream) proxy.Route {
-	route := withCORS(public(service.url), oneOrigin)
-	route.Name, route.Path, route.Rate = "limited", "/limited", limit.Rate{Count: 1, Per: time.Hour}
-	return route
+func limitedRoute(service *testService) route.Route {
+	spec := withCORS(public(service.url), oneOrigin)
+	spec.Name, spec.Path, spec.Rate = "limited", "/limited", limit.Rate{Count: 1, Per: time.Hour}
+	return spec
 }
 
 // A route that leaves the matter to its service passes on what that says.
@@ -191,8 +192,8 @@ func TestServiceSpeaksOfOrigins(t *testing.T) {
 func TestCORSWithCredentialsAndAnyHeader(t *testing.T) {
 	service := newUpstream(t, says(okAnswer))
 	g := newGateway(t, gatewayOptions{},
-		withCORS(public(service.url), proxy.CORS{Origins: []string{"https://app.example"}, RequestHeaders: []string{"*"}, Credentials: true}),
-		withCORS(protected(service.url), proxy.CORS{Origins: []string{"*"}, ExposedHeaders: []string{"ETag", "*"}}))
+		withCORS(public(service.url), route.CORS{Origins: []string{"https://app.example"}, RequestHeaders: []string{"*"}, Credentials: true}),
+		withCORS(protected(service.url), route.CORS{Origins: []string{"*"}, ExposedHeaders: []string{"ETag", "*"}}))
 	answer, _ := g.ask(t, "OPTIONS /public HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: DELETE\r\nAccess-Control-Request-Headers: authorization,x-any\r\n\r\n")
 	want := map[string]string{
 		"Vary": preflightVary, "Access-Control-Allow-Origin": "https://app.example", "Access-Control-Allow-Methods": "DELETE",
@@ -216,34 +217,34 @@ func TestCORSWithCredentialsAndAnyHeader(t *testing.T) {
 func TestCORSFaults(t *testing.T) {
 	u := mustParse(t, "http://u")
 	tests := []struct {
-		cors proxy.CORS
+		cors route.CORS
 		want string
 	}{
-		{proxy.CORS{}, "there is no origin"},
-		{proxy.CORS{Origins: []string{"https://a/"}}, `origin "https://a/" has more than scheme, host and port`},
-		{proxy.CORS{Origins: []string{"*"}, Credentials: true}, "credentials of every origin"},
-		{proxy.CORS{Origins: []string{"https://a"}, Credentials: true, ExposedHeaders: []string{"*"}}, "exposes nothing"},
-		{proxy.CORS{Origins: []string{"*"}, Methods: []string{"POST"}}, `method "POST" is not allowed on the route`},
-		{proxy.CORS{Origins: []string{"*"}, Methods: []string{"TRACE"}}, `method "TRACE" is not allowed on the route`},
-		{proxy.CORS{Origins: []string{"*"}, MaxAge: time.Millisecond}, "is not a number of seconds"},
+		{route.CORS{}, "there is no origin"},
+		{route.CORS{Origins: []string{"https://a/"}}, `origin "https://a/" has more than scheme, host and port`},
+		{route.CORS{Origins: []string{"*"}, Credentials: true}, "credentials of every origin"},
+		{route.CORS{Origins: []string{"https://a"}, Credentials: true, ExposedHeaders: []string{"*"}}, "exposes nothing"},
+		{route.CORS{Origins: []string{"*"}, Methods: []string{"POST"}}, `method "POST" is not allowed on the route`},
+		{route.CORS{Origins: []string{"*"}, Methods: []string{"TRACE"}}, `method "TRACE" is not allowed on the route`},
+		{route.CORS{Origins: []string{"*"}, MaxAge: time.Millisecond}, "is not a number of seconds"},
 	}
 	for _, test := range tests {
-		route := withCORS(public(u), test.cors)
-		route.Methods = []string{"GET"}
-		if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+		spec := withCORS(public(u), test.cors)
+		spec.Methods = []string{"GET"}
+		if _, err := route.NewTable([]route.Route{spec}, nil); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("NewTable with %+v = %v, want %q", test.cors, err, test.want)
 		}
 	}
 }
 
 // routerOf returns a router with one route.
-func routerOf(t *testing.T, route proxy.Route) *proxy.Router {
+func routerOf(t *testing.T, spec route.Route) *proxy.Router {
 	t.Helper()
-	table, err := proxy.NewTable([]proxy.Route{route}, nil)
+	table, err := route.NewTable([]route.Route{spec}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	router := new(proxy.Router)
+	router := newRouter()
 	router.Swap(table)
 	t.Cleanup(router.Close)
 	return router
@@ -262,9 +263,9 @@ func requestFor(t *testing.T, method string) *http.Request {
 // The methods of a route hold for a preflight that another proxy describes.
 func TestForwardAuthHasNoPreflights(t *testing.T) {
 	service := newUpstream(t, says(okAnswer))
-	route := withCORS(public(service.url), oneOrigin)
-	route.Methods = []string{"GET"}
-	router := routerOf(t, route)
+	spec := withCORS(public(service.url), oneOrigin)
+	spec.Methods = []string{"GET"}
+	router := routerOf(t, spec)
 	for method, status := range map[string]int{"OPTIONS": 403, "GET": 200} {
 		r := requestFor(t, method)
 		r.Header = http.Header{"Origin": {"https://app.example"}, "Access-Control-Request-Method": {"GET"}}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"snowgate/proxy/route"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,17 +20,17 @@ import (
 )
 
 // discovered returns a public route of owner with replicas, whose ids come first.
-func discovered(owner string, replicas ...any) proxy.Route {
-	route := proxy.Route{Name: "public", Path: "/public", Public: true, Discovered: true, Source: "docker", Owner: owner}
+func discovered(owner string, replicas ...any) route.Route {
+	spec := route.Route{Name: "public", Path: "/public", Public: true, Discovered: true, Source: "docker", Owner: owner}
 	for i := 0; i < len(replicas); i += 2 {
 		id, u := replicas[i].(string), replicas[i+1].(*url.URL)
-		route.Replicas = append(route.Replicas, proxy.Replica{ID: id, Name: "c-" + id, URL: u})
+		spec.Replicas = append(spec.Replicas, route.Replica{ID: id, Name: "c-" + id, URL: u})
 	}
-	return route
+	return spec
 }
 
 // dialled returns how many connections there have been.
-func (u *upstream) dialled() int {
+func (u *testService) dialled() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.connections
@@ -88,21 +89,21 @@ func TestReplicasWithOneAddressShareNothing(t *testing.T) {
 // Whatever table a request was matched by: who is gone gets it no more.
 func TestGoneReplicaGetsNothing(t *testing.T) {
 	gone, left := newUpstream(t, says(okAnswer)), newUpstream(t, says(okAnswer))
-	router := new(proxy.Router)
+	router := newRouter()
 	defer router.Close()
 	forwarder := proxy.NewForwarder(proxy.Options{})
 	for _, tt := range []struct {
 		why    string
-		before proxy.Route
-		after  proxy.Route
+		before route.Route
+		after  route.Route
 		want   int
 	}{
 		{"another is left", discovered("shop/a", "1", gone.url, "2", left.url), discovered("shop/a", "2", left.url), http.StatusOK},
 		{"none is left", discovered("shop/a", "1", gone.url), discovered("shop/a"), http.StatusServiceUnavailable},
 		{"its address is another's", discovered("shop/a", "1", gone.url), discovered("shop/a", "3", gone.url), http.StatusServiceUnavailable},
 	} {
-		swap := func(route proxy.Route) {
-			table, err := proxy.NewTable([]proxy.Route{route}, nil)
+		swap := func(spec route.Route) {
+			table, err := route.NewTable([]route.Route{spec}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,22 +133,22 @@ func TestGoneReplicaGetsNothing(t *testing.T) {
 
 func TestExtend(t *testing.T) {
 	u := mustParse(t, "http://10.0.0.1:80")
-	file, err := proxy.NewTable([]proxy.Route{
+	file, err := route.NewTable([]route.Route{
 		{Name: "orders", Source: "file", Path: "/orders", Upstreams: []*url.URL{u}},
 		{Name: "any", Source: "file", Path: "/any", Upstreams: []*url.URL{u}, Public: true},
 	}, []string{"/oauth2", "/readyz"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := func(owner, name, host, path string) proxy.Route {
-		route := discovered(owner, "1", u)
-		route.Name, route.Host, route.Path = name, host, path
-		return route
+	from := func(owner, name, host, path string) route.Route {
+		spec := discovered(owner, "1", u)
+		spec.Name, spec.Host, spec.Path = name, host, path
+		return spec
 	}
 	if same, refused := file.Extend(nil); same != file || len(refused) != 0 {
 		t.Errorf("Extend by nothing = another table, %v", refused)
 	}
-	extended, refused := file.Extend([]proxy.Route{
+	extended, refused := file.Extend([]route.Route{
 		from("shop/a", "a", "", "/a"),
 		from("shop/b", "b", "", "/a"),            // a was first
 		from("shop/c", "c", "h.example", "/c"),   // on a host of its own
@@ -174,9 +175,9 @@ func TestExtend(t *testing.T) {
 	if len(refused) != len(want) {
 		t.Errorf("refused %v, want %d of them", refused, len(want))
 	}
-	names := func(table *proxy.Table) (all []string) {
-		for route := range table.All() {
-			all = append(all, route.Name)
+	names := func(table *route.Table) (all []string) {
+		for spec := range table.All() {
+			all = append(all, spec.Name)
 		}
 		return all
 	}
@@ -229,19 +230,19 @@ func TestLabelsTakeNothing(t *testing.T) {
 	u := mustParse(t, "http://10.0.0.1:80")
 	for _, tt := range relations {
 		for _, source := range []string{"file", "docker"} {
-			first := proxy.Route{Name: "first", Source: "file", Host: tt.host, Path: tt.path, Upstreams: []*url.URL{u}}
-			table, err := proxy.NewTable([]proxy.Route{first}, nil)
+			first := route.Route{Name: "first", Source: "file", Host: tt.host, Path: tt.path, Upstreams: []*url.URL{u}}
+			table, err := route.NewTable([]route.Route{first}, nil)
 			if source == "docker" {
 				first = discovered("shop/first", "1", u)
 				first.Name, first.Host, first.Path = "first", tt.host, tt.path
-				table, err = proxy.NewTable([]proxy.Route{first}, nil)
+				table, err = route.NewTable([]route.Route{first}, nil)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			label := discovered("evil/label", "2", u)
 			label.Name, label.Host, label.Path = "label", tt.labelHost, tt.labelPath
-			extended, refused := table.Extend([]proxy.Route{label})
+			extended, refused := table.Extend([]route.Route{label})
 			if (refused[0] != nil) != tt.refused {
 				t.Errorf("%s, host %s, path %s: refused %v, want %v", source, tt.hosts, tt.paths, refused[0], tt.refused)
 			}
@@ -260,14 +261,14 @@ func TestLabelsTakeNothing(t *testing.T) {
 // A path with parameters is read in two ways, so a label must not make one of them another route.
 func TestLabelsMakeNothingAmbiguous(t *testing.T) {
 	u := mustParse(t, "http://10.0.0.1:80")
-	table, err := proxy.NewTable([]proxy.Route{{Name: "first", Source: "file", Path: "/a;v=1", Upstreams: []*url.URL{u}}}, nil)
+	table, err := route.NewTable([]route.Route{{Name: "first", Source: "file", Path: "/a;v=1", Upstreams: []*url.URL{u}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/", "/a", "/a/b"} {
 		label := discovered("evil/label", "2", u)
 		label.Path = path
-		if _, refused := table.Extend([]proxy.Route{label}); refused[0] == nil {
+		if _, refused := table.Extend([]route.Route{label}); refused[0] == nil {
 			t.Errorf("a label at %s beside /a;v=1 is not refused", path)
 		}
 	}
@@ -295,16 +296,16 @@ func TestRelationsAreDocumented(t *testing.T) {
 
 func TestFaultyReplicas(t *testing.T) {
 	u := mustParse(t, "http://10.0.0.1:80")
-	for why, route := range map[string]proxy.Route{
+	for why, spec := range map[string]route.Route{
 		"no id":              discovered("a", "", u),
 		"one id twice":       discovered("a", "1", u, "1", u),
 		"a name":             discovered("a", "1", mustParse(t, "http://service:80")),
 		"no scheme":          discovered("a", "1", mustParse(t, "ftp://10.0.0.1:80")),
-		"no URL":             {Name: "x", Path: "/x", Discovered: true, Replicas: []proxy.Replica{{ID: "1"}}},
+		"no URL":             {Name: "x", Path: "/x", Discovered: true, Replicas: []route.Replica{{ID: "1"}}},
 		"upstreams as well":  {Name: "x", Path: "/x", Discovered: true, Upstreams: []*url.URL{u}},
-		"it was not to have": {Name: "x", Path: "/x", Replicas: []proxy.Replica{{ID: "1", URL: u}}},
+		"it was not to have": {Name: "x", Path: "/x", Replicas: []route.Replica{{ID: "1", URL: u}}},
 	} {
-		if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil {
+		if _, err := route.NewTable([]route.Route{spec}, nil); err == nil {
 			t.Errorf("%s: no fault", why)
 		}
 	}
@@ -315,7 +316,7 @@ func TestSince(t *testing.T) {
 	clock := newTestClock()
 	u := mustParse(t, "http://10.0.0.1:80")
 	with := public(u)
-	with.CORS = &proxy.CORS{Origins: []string{"https://a.example"}}
+	with.CORS = &route.CORS{Origins: []string{"https://a.example"}}
 	other := protected(u)
 	g := newGateway(t, gatewayOptions{now: clock.time}, with, other)
 	begin := clock.time()

@@ -2,23 +2,22 @@ package proxy_test
 
 import (
 	"fmt"
+	"snowgate/proxy/route"
 
 	"strings"
 	"testing"
-
-	"snowgate/proxy"
 )
 
 func TestRewrites(t *testing.T) {
 	service := newUpstream(t, says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nServer: secret/1.2\r\nX-Powered-By: php\r\nX_Powered_By: php\r\nX-Kept: 1\r\n\r\n"))
-	route := protected(service.url)
-	route.StripPrefix, route.AddPrefix, route.HostHeader = true, "/v2", "orders.internal"
-	route.EditRequest = proxy.Edits{
+	spec := protected(service.url)
+	spec.StripPrefix, spec.AddPrefix, spec.HostHeader = true, "/v2", "orders.internal"
+	spec.EditRequest = route.Edits{
 		Set:    map[string]string{"x-env": "prod", "Authorization": "Basic c2VydmljZQ=="},
 		Remove: []string{"cookie", "user-agent"},
 	}
-	route.EditAnswer = proxy.Edits{Set: map[string]string{"Server": "snowgate"}, Remove: []string{"x-powered-by"}}
-	g := newGateway(t, gatewayOptions{}, route)
+	spec.EditResponse = route.Edits{Set: map[string]string{"Server": "snowgate"}, Remove: []string{"x-powered-by"}}
+	g := newGateway(t, gatewayOptions{}, spec)
 	answer, _ := g.ask(t, get("/svc/items/4%202?a=b", authorized+"X-Env: test\r\nX_Env: test\r\nCookie: a=b\r\nUser-Agent: me\r\nX-Own: 1\r\n"))
 	got := service.received(t)
 	if !strings.HasPrefix(got, "GET /v2/items/4%202?a=b HTTP/1.1\r\nHost: orders.internal\r\n") {
@@ -40,9 +39,9 @@ func TestRewrites(t *testing.T) {
 
 func TestHostOfTheUpstream(t *testing.T) {
 	service := newUpstream(t, says(okAnswer))
-	route := public(service.url)
-	route.UpstreamHost = true
-	g := newGateway(t, gatewayOptions{}, route)
+	spec := public(service.url)
+	spec.UpstreamHost = true
+	g := newGateway(t, gatewayOptions{}, spec)
 	g.ask(t, get("/public", ""))
 	if got := service.received(t); !strings.Contains(got, "\r\nHost: "+service.url.Host+"\r\n") {
 		t.Errorf("the service got %q", got)
@@ -52,26 +51,26 @@ func TestHostOfTheUpstream(t *testing.T) {
 // TestIdentityCannotBeRewritten, in any spelling.
 func TestIdentityCannotBeRewritten(t *testing.T) {
 	for _, name := range []string{"X-Snowgate-Client", "x_snowgate_scope", "X-Request-Id", "X-Forwarded-For", "Traceparent", "Connection", "TE", "Host", "Content-Length", "a b", ""} {
-		for _, edits := range []proxy.Edits{{Set: map[string]string{name: "x"}}, {Remove: []string{name}}} {
-			route := public(mustParse(t, "http://orders"))
-			route.EditRequest = edits
-			if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil {
+		for _, edits := range []route.Edits{{Set: map[string]string{name: "x"}}, {Remove: []string{name}}} {
+			spec := public(mustParse(t, "http://orders"))
+			spec.EditRequest = edits
+			if _, err := route.NewTable([]route.Route{spec}, nil); err == nil {
 				t.Errorf("%+v of requests were accepted", edits)
 			}
-			route.EditRequest, route.EditAnswer = proxy.Edits{}, edits
-			if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil {
+			spec.EditRequest, spec.EditResponse = route.Edits{}, edits
+			if _, err := route.NewTable([]route.Route{spec}, nil); err == nil {
 				t.Errorf("%+v of answers were accepted", edits)
 			}
 		}
 	}
-	for why, route := range map[string]proxy.Route{
-		"a value with a line break": {EditRequest: proxy.Edits{Set: map[string]string{"X-A": "a\r\nX-Snowgate-Client: b"}}},
+	for why, spec := range map[string]route.Route{
+		"a value with a line break": {EditRequest: route.Edits{Set: map[string]string{"X-A": "a\r\nX-Snowgate-Client: b"}}},
 		"a prefix with dots":        {AddPrefix: "/../x"},
 		"a host with a path":        {HostHeader: "a/b"},
 		"two hosts":                 {HostHeader: "a", UpstreamHost: true},
 	} {
-		route.Name, route.Path = "a", "/"
-		if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil {
+		spec.Name, spec.Path = "a", "/"
+		if _, err := route.NewTable([]route.Route{spec}, nil); err == nil {
 			t.Errorf("%s was accepted", why)
 		}
 	}

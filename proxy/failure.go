@@ -6,8 +6,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"snowgate/proxy/transport"
+	"snowgate/proxy/upstream"
 	"strconv"
-	"syscall"
 	"time"
 
 	"snowgate/problem"
@@ -32,7 +33,7 @@ func (t *roundTrip) describe(err error) error {
 	if reason := t.watch.cutBy(); reason != nil {
 		return t.forwarder.refusal(reason)
 	}
-	var none *noReplicaError
+	var none *upstream.NoReplicaError
 	given := t.lifetime.givenUp()
 	if given != nil {
 		t.body.settle(given)
@@ -44,61 +45,53 @@ func (t *roundTrip) describe(err error) error {
 		return noReplica(none)
 	case errors.Is(err, http1.ErrRequest):
 		return problem.New(http.StatusBadRequest, "The request cannot be forwarded.", err)
-	case errors.Is(given, errTooSlow), given == nil && isTimeout(err):
+	case errors.Is(given, errTooSlow), given == nil && transport.IsTimeout(err):
 		return problem.New(http.StatusGatewayTimeout, "The service behind this route did not answer in time.", err)
 	case given != nil:
 		return problem.New(problem.StatusClientClosedRequest, "", err)
-	case isDial(err):
+	case transport.IsDial(err):
 		return problem.New(http.StatusBadGateway, "The service behind this route cannot be reached.", err)
 	default:
 		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid answer.", err)
 	}
 }
 
-// report tells the replica of the attempt how it did. status is that of its answer.
+// report tells the replica of the attempt how it did. status is that of its response.
 func (t *roundTrip) report(status int, err error) {
-	a := &t.tries.current
-	b := t.blameOf(status, err)
-	if b == good && !a.probe && !a.replica.health.troubled.Load() { // nothing new, which spares the clock
-		if !a.alone {
-			a.replica.health.recent.passed(t.pool.fleet.period(a.at))
-		}
-		return
-	}
-	t.pool.judge(a.lease, b)
+	t.balancer.Report(t.tries.chosen, t.blameOf(status, err))
 }
 
 // blameOf returns what the attempt says about its replica. What its client can do comes
 // first, but for a connection that was not made, in which clients have no part.
-func (t *roundTrip) blameOf(status int, err error) blame {
+func (t *roundTrip) blameOf(status int, err error) upstream.Blame {
 	given := t.lifetime.givenUp()
 	late := errors.Is(given, errTooSlow)
 	switch {
 	case err == nil && given == nil:
 		switch status {
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return badStatus
+			return upstream.BadStatus
 		}
-		return good
+		return upstream.Good
 	case given != nil && !late, t.body.failure() != nil, errors.Is(err, http1.ErrRequest):
-		return nobody
-	case isDial(err):
-		return unreachable
-	case late, isTimeout(err):
-		return tooSlow
-	case t.tries.current.reused:
-		return nobody
-	case brokeOff(err):
-		return reset
+		return upstream.Nobody
+	case transport.IsDial(err):
+		return upstream.Unreachable
+	case late, transport.IsTimeout(err):
+		return upstream.TooSlow
+	case t.tries.current.Reused:
+		return upstream.Nobody
+	case transport.IsBroken(err):
+		return upstream.Reset
 	default:
-		return invalid
+		return upstream.Invalid
 	}
 }
 
 // noReplica answers 503 with the time after which a replica may be fit again.
-func noReplica(none *noReplicaError) error {
+func noReplica(none *upstream.NoReplicaError) error {
 	answer := problem.Unavailable("No replica of the service behind this route is healthy.", none)
-	seconds := int64((none.retryAfter + time.Second - 1) / time.Second)
+	seconds := int64((none.RetryAfter + time.Second - 1) / time.Second)
 	answer.Header.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	return answer
 }
@@ -117,21 +110,4 @@ func describeBody(fault error) error {
 	default:
 		return problem.New(http.StatusBadRequest, "The request body is malformed.", fault)
 	}
-}
-
-func isTimeout(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout()
-}
-
-// brokeOff reports whether a connection ended, and nothing is wrong with what came on it.
-func brokeOff(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-func isDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
 }

@@ -428,9 +428,9 @@ func TestCauseDoesNotRepeatTheToken(t *testing.T) {
 	}
 }
 
-// TestNonsenseBehindTheHeader: what comes behind the header of a response is no chunk, and nothing was
+// TestNoChunkAtAll: what comes behind the header of a response is no chunk, and nothing was
 // sent to the client yet. Before, its connection was closed without a byte.
-func TestNonsenseBehindTheHeader(t *testing.T) {
+func TestNoChunkAtAll(t *testing.T) {
 	service := newUpstream(t, says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	if answer, _ := g.ask(t, "GET /public HTTP/1.1\r\nHost: g.example\r\n\r\n"); answer.StatusCode != http.StatusBadGateway {

@@ -10,7 +10,7 @@ func TestLongNamesAreFoldedToo(t *testing.T) {
 		"X-Snowgate-" + strings.Repeat("long", 100), strings.Repeat("-", 1000) + "X-Snowgate-Client",
 		"X" + strings.Repeat("_", 5000) + "Request" + strings.Repeat(".", 5000) + "Id",
 	} {
-		if mayAsk(name, true) {
+		if maySend(name, true) {
 			t.Errorf("%.40q… passes", name)
 		}
 	}
@@ -22,8 +22,8 @@ func TestCleaningDoesNotAllocate(t *testing.T) {
 	}
 	if got := testing.AllocsPerRun(100, func() {
 		for _, name := range names {
-			mayAsk(name, false)
-			mayAnswer(name)
+			maySend(name, false)
+			mayRespond(name)
 		}
 	}); got != 0 {
 		t.Errorf("mayAsk and mayAnswer = %v allocations, want 0", got)

@@ -52,7 +52,7 @@ type Forwarder struct {
 	rates      RateLimiter // nil: none are applied
 	challenge  problem.Challenge
 	buffers    *buffers
-	patiences  *patiences
+	timers     *exchangeTimers
 	roundTrips sync.Pool     // that nobody else knows of any more
 	asking     cohort.Cohort // who is about to write to a service
 	answering  cohort.Cohort // who is about to write to a client
@@ -67,7 +67,7 @@ func NewForwarder(o Options) *Forwarder {
 		rates:      o.Rates,
 		challenge:  o.Challenge,
 		buffers:    newBuffers(),
-		patiences:  new(patiences),
+		timers:     new(exchangeTimers),
 	}
 }
 
@@ -82,7 +82,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
 	route := matched(x)
 	switch {
-	case route == nil || !route.forwards || x.Path.Raw == "" || (!route.Public && x.Token.IsZero()):
+	case route == nil || !route.Forwards || x.Path.Raw == "" || (!route.Public && x.Token.IsZero()):
 		problem.Write(w, r, problem.New(http.StatusInternalServerError, "", errNotJudged))
 	case route.MaxBody > 0 && r.ContentLength > route.MaxBody:
 		if r.ProtoMajor == 1 {
@@ -96,15 +96,15 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // enter forwards r unless its route has been asked too often, or too many of its
 // requests are in flight.
-func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *place) {
-	if err := f.spend(r, x, route); err != nil {
+func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *entry) {
+	if err := f.allow(r, x, route); err != nil {
 		problem.Write(w, r, err)
 		return
 	}
-	if !route.pool.enter() {
+	if !route.balancer.Enter() {
 		problem.Write(w, r, problem.Unavailable("Too many requests of this route are in flight.", errTooMany))
 		return
 	}
-	defer route.pool.leave()
+	defer route.balancer.Leave()
 	f.start(w, r, x, route).serve()
 }

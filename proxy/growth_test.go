@@ -7,18 +7,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"snowgate/proxy/route"
 	"strings"
 	"testing"
 	"time"
-
-	"snowgate/proxy"
 )
 
 // growingTable is a table of so many routes: a third on one host, a third each on
 // a host of its own, a third for any host, at different depths.
-func growingTable(t testing.TB, size int, more ...proxy.Route) *proxy.Table {
+func growingTable(t testing.TB, size int, more ...route.Route) *route.Table {
 	t.Helper()
-	routes := make([]proxy.Route, size, size+len(more))
+	routes := make([]route.Route, size, size+len(more))
 	for i := range routes {
 		host := ""
 		switch i % 3 {
@@ -28,9 +27,9 @@ func growingTable(t testing.TB, size int, more ...proxy.Route) *proxy.Table {
 			host = fmt.Sprintf("h%d.example", i)
 		}
 		path := fmt.Sprintf("/svc%d%s", i, strings.Repeat("/v1", i%4))
-		routes[i] = proxy.Route{Name: fmt.Sprint("r", i), Host: host, Path: path, Upstreams: somewhere}
+		routes[i] = route.Route{Name: fmt.Sprint("r", i), Host: host, Path: path, Upstreams: somewhere}
 	}
-	table, err := proxy.NewTable(append(routes, more...), nil)
+	table, err := route.NewTable(append(routes, more...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ func growingTable(t testing.TB, size int, more ...proxy.Route) *proxy.Table {
 
 // fastest returns the shortest of several times that lookups in each of the tables
 // took, in turns, so that whatever else the machine does meets all of them.
-func fastest(tables []*proxy.Table, lookup func(*proxy.Table)) []time.Duration {
+func fastest(tables []*route.Table, lookup func(*route.Table)) []time.Duration {
 	best := make([]time.Duration, len(tables))
 	for i := range best {
 		best[i] = math.MaxInt64
@@ -61,12 +60,12 @@ func fastest(tables []*proxy.Table, lookup func(*proxy.Table)) []time.Duration {
 // hundredth of what looking at one route after the other would take, so that a busy
 // machine makes no difference.
 func TestLookupCostDoesNotGrow(t *testing.T) {
-	tables := []*proxy.Table{growingTable(t, 10), growingTable(t, 10_000)}
-	for what, lookup := range map[string]func(*proxy.Table){
-		"a route of the host":        func(table *proxy.Table) { table.Lookup("one.example", "/svc3/v1/v1/v1/items/42") },
-		"a route of any host":        func(table *proxy.Table) { table.Lookup("one.example", "/svc2/v1/v1/items/42") },
-		"no route":                   func(table *proxy.Table) { table.Lookup("nowhere.example", "/nothing/here") },
-		"a path that nearly matches": func(table *proxy.Table) { table.Lookup("one.example", "/svc3x"+strings.Repeat("/v1", 50)) },
+	tables := []*route.Table{growingTable(t, 10), growingTable(t, 10_000)}
+	for what, lookup := range map[string]func(*route.Table){
+		"a route of the host":        func(table *route.Table) { table.Lookup("one.example", "/svc3/v1/v1/v1/items/42") },
+		"a route of any host":        func(table *route.Table) { table.Lookup("one.example", "/svc2/v1/v1/items/42") },
+		"no route":                   func(table *route.Table) { table.Lookup("nowhere.example", "/nothing/here") },
+		"a path that nearly matches": func(table *route.Table) { table.Lookup("one.example", "/svc3x"+strings.Repeat("/v1", 50)) },
 	} {
 		took := fastest(tables, lookup)
 		if took[1] > 8*took[0] {
@@ -120,7 +119,7 @@ func TestSwapLeavesStreamsAlone(t *testing.T) {
 	other := newUpstream(t, says(okAnswer))
 	elsewhere := public(other.url)
 	elsewhere.Path = "/elsewhere"
-	for i, routes := range [][]proxy.Route{nil, {elsewhere}, {public(other.url)}} {
+	for i, routes := range [][]route.Route{nil, {elsewhere}, {public(other.url)}} {
 		g.swap(t, routes...)
 		answer, _ := g.ask(t, get("/public", ""))
 		if want := []int{http.StatusNotFound, http.StatusNotFound, http.StatusOK}[i]; answer.StatusCode != want {

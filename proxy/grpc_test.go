@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
@@ -20,7 +21,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"snowgate/proxy"
 	"snowgate/tokens"
 )
 
@@ -83,10 +83,10 @@ func newGRPC(t *testing.T, o gatewayOptions) (grpc_testing.TestServiceClient, *g
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 
-	route := protected(&url.URL{Scheme: "h2c", Host: listener.Addr().String()})
-	route.Path = "/grpc.testing.TestService"
+	spec := protected(&url.URL{Scheme: "h2c", Host: listener.Addr().String()})
+	spec.Path = "/grpc.testing.TestService"
 	o.http2 = true
-	g := newGateway(t, o, route)
+	g := newGateway(t, o, spec)
 	conn, err := grpc.NewClient("passthrough:///"+g.address(),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})))
 	if err != nil {
@@ -235,9 +235,9 @@ func TestProtocolOfService(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.scheme, body, test.want)
 		}
 	}
-	route := public(&url.URL{Scheme: "h2c", Host: "orders"})
-	route.WebSocket = true
-	if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil {
+	spec := public(&url.URL{Scheme: "h2c", Host: "orders"})
+	spec.WebSocket = true
+	if _, err := route.NewTable([]route.Route{spec}, nil); err == nil {
 		t.Error("a WebSocket over h2c was accepted")
 	}
 }

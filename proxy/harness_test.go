@@ -12,6 +12,8 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"strings"
 	"sync"
 	"syscall"
@@ -143,23 +145,25 @@ type gatewayOptions struct {
 	headerBytes  int // as MaxHeaderBytes of the server
 	http2        bool
 	watch        proxy.Watch
-	resolver     proxy.Resolver
+	resolver     upstream.Resolver
 	rates        proxy.RateLimiter
 	now          func() time.Time // of the health of replicas
 	dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	client       func(net.Conn) net.Conn // wraps the connections of clients
 }
 
-func newGateway(t testing.TB, o gatewayOptions, routes ...proxy.Route) *gateway {
+func newGateway(t testing.TB, o gatewayOptions, routes ...route.Route) *gateway {
 	t.Helper()
-	table, err := proxy.NewTable(routes, nil)
+	table, err := route.NewTable(routes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{router: new(proxy.Router), drainer: middleware.NewDrainer(), log: &lines{more: make(chan struct{}, 1)}}
+	g := &gateway{router: newRouter(), drainer: middleware.NewDrainer(), log: &lines{more: make(chan struct{}, 1)}}
 	g.router.Resolver = o.resolver
 	proxy.SetClock(g.router, o.now)
-	proxy.SetDial(g.router, o.dial)
+	if o.dial != nil {
+		proxy.SetDial(g.router, o.dial)
+	}
 	g.router.Swap(table)
 	observation := middleware.Observation{Log: zerolog.New(g.log)}
 	if o.trusted != "" {
@@ -261,9 +265,9 @@ func (g *gateway) ask(t testing.TB, raw string) (*http.Response, string) {
 	return c.answer(method)
 }
 
-// upstream is a service that records the exact bytes it receives and answers
+// testService is a service that records the exact bytes it receives and answers
 // with a script.
-type upstream struct {
+type testService struct {
 	url      *url.URL
 	requests chan string
 	listener net.Listener
@@ -274,14 +278,14 @@ type upstream struct {
 }
 
 // open returns how many connections there are.
-func (u *upstream) open() int {
+func (u *testService) open() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.current)
 }
 
 // hangUp closes all connections.
-func (u *upstream) hangUp() {
+func (u *testService) hangUp() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for conn := range u.current {
@@ -308,7 +312,7 @@ func saysAndCloses(answer string) script {
 	}
 }
 
-func newUpstream(t testing.TB, s script) *upstream {
+func newUpstream(t testing.TB, s script) *testService {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -318,9 +322,9 @@ func newUpstream(t testing.TB, s script) *upstream {
 }
 
 // serveUpstream is newUpstream on a given listener.
-func serveUpstream(t testing.TB, listener net.Listener, s script) *upstream {
+func serveUpstream(t testing.TB, listener net.Listener, s script) *testService {
 	t.Helper()
-	u := &upstream{
+	u := &testService{
 		url:      &url.URL{Scheme: "http", Host: listener.Addr().String()},
 		requests: make(chan string, 64), listener: listener, current: make(map[net.Conn]bool),
 	}
@@ -351,7 +355,7 @@ func serveUpstream(t testing.TB, listener net.Listener, s script) *upstream {
 	return u
 }
 
-func (u *upstream) serve(conn net.Conn, s script) {
+func (u *testService) serve(conn net.Conn, s script) {
 	defer func() {
 		conn.Close()
 		u.mu.Lock()
@@ -413,7 +417,7 @@ func atoi(text string) (n int) {
 }
 
 // received returns the next request the service got.
-func (u *upstream) received(t testing.TB) string {
+func (u *testService) received(t testing.TB) string {
 	t.Helper()
 	select {
 	case request := <-u.requests:
@@ -425,7 +429,7 @@ func (u *upstream) received(t testing.TB) string {
 }
 
 // nothing checks that the service got no request.
-func (u *upstream) nothing(t testing.TB) {
+func (u *testService) nothing(t testing.TB) {
 	t.Helper()
 	select {
 	case request := <-u.requests:
@@ -466,13 +470,13 @@ func mustParse(t testing.TB, text string) *url.URL {
 
 // protected returns a route at /svc that needs a token, and public one at
 // /public that needs none.
-func protected(u *url.URL) proxy.Route {
-	return proxy.Route{
+func protected(u *url.URL) route.Route {
+	return route.Route{
 		Name: "protected", Path: "/svc", Upstreams: []*url.URL{u},
 		Requirement: tokens.Requirement{Scope: scope.List("orders.read")},
 	}
 }
 
-func public(u *url.URL) proxy.Route {
-	return proxy.Route{Name: "public", Path: "/public", Upstreams: []*url.URL{u}, Public: true}
+func public(u *url.URL) route.Route {
+	return route.Route{Name: "public", Path: "/public", Upstreams: []*url.URL{u}, Public: true}
 }

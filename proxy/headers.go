@@ -48,12 +48,12 @@ func usual(name string) bool {
 // hopByHop reports whether a field concerns one connection only.
 func hopByHop(name string) bool { return slices.Contains(fields.HopByHop[:], name) }
 
-// mayAsk reports whether a client may send the field name, which is in the spelling
+// maySend reports whether a client may send the field name, which is in the spelling
 // that is canonical for net/http, to a service. A trusted peer may say how the request
 // came to it. Fields that frame a message or concern a connection are never passed on:
 // where the request to the service needs one, it gets its own. Authorization and
 // Tracestate are decided about elsewhere.
-func mayAsk(name string, trusted bool) bool {
+func maySend(name string, trusted bool) bool {
 	if common(name) {
 		return true
 	}
@@ -67,20 +67,20 @@ func mayAsk(name string, trusted bool) bool {
 	}
 }
 
-// mayAnswer reports whether a service may send the field name, in the header or the
+// mayRespond reports whether a service may send the field name, in the header or the
 // trailer of an answer, to the caller. It may not repeat what we told it, call the
 // request by another name, or say other places to be found at (RFC 7838), where no
 // gateway is.
-func mayAnswer(name string) bool {
+func mayRespond(name string) bool {
 	return common(name) || fields.KindOf(name) != fields.Identity && name != "Alt-Svc" && !hopByHop(name)
 }
 
-// cleanAnswer removes from list, which it changes, what a service may not say to the
+// cleanResponse removes from list, which it changes, what a service may not say to the
 // caller, and the fields that its Connection names.
-func cleanAnswer(list []http1.Field) []http1.Field {
-	connection := naming(valuesOf(list, "Connection"))
+func cleanResponse(list []http1.Field) []http1.Field {
+	connection := optionsOf(valuesOf(list, "Connection"))
 	return slices.DeleteFunc(list, func(f http1.Field) bool {
-		return !mayAnswer(f.Name) || connection.name(f.Name)
+		return !mayRespond(f.Name) || connection.name(f.Name)
 	})
 }
 
@@ -88,24 +88,24 @@ func cleanAnswer(list []http1.Field) []http1.Field {
 // made once, so that many options beside many fields are not dear.
 const fewOptions = 64
 
-// options are what Connection says.
-type options struct {
+// connectionOptions are what Connection says.
+type connectionOptions struct {
 	lines []string
 	set   map[string]struct{} // of lines, in lower case; nil if they are short
 }
 
-// naming returns what lines of Connection say, or nothing if that is the usual, which names a
+// optionsOf returns what lines of Connection say, or nothing if that is the usual, which names a
 // field that never passes.
-func naming(lines []string) options {
+func optionsOf(lines []string) connectionOptions {
 	if len(lines) == 1 && lines[0] == "keep-alive" {
-		return options{}
+		return connectionOptions{}
 	}
 	size := 0
 	for _, line := range lines {
 		size += len(line) + 1
 	}
 	if size <= fewOptions {
-		return options{lines: lines}
+		return connectionOptions{lines: lines}
 	}
 	set := make(map[string]struct{})
 	for _, line := range lines {
@@ -113,11 +113,11 @@ func naming(lines []string) options {
 			set[strings.ToLower(strings.Trim(option, " \t"))] = struct{}{}
 		}
 	}
-	return options{set: set}
+	return connectionOptions{set: set}
 }
 
 // name reports whether the field name is among the options.
-func (o options) name(name string) bool {
+func (o connectionOptions) name(name string) bool {
 	if o.set != nil {
 		_, found := o.set[strings.ToLower(name)]
 		return found

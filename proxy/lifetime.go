@@ -18,7 +18,7 @@ type lifetime struct {
 	reason   error       // why the round trip was given up; nil: it goes on
 	quit     atomic.Bool // there is a reason; read without the lock
 	call     *http1.Call
-	ctx      context.Context //nolint:containedctx // see context
+	ctx      context.Context //nolint:containedctx // see Context
 	cancel   context.CancelCauseFunc
 	unfollow func() bool // the client; nil: nobody follows it
 }
@@ -54,8 +54,8 @@ func (l *lifetime) givenUp() error {
 	return l.reason
 }
 
-// attach has call aborted when the round trip is given up.
-func (l *lifetime) attach(call *http1.Call) {
+// Attach has call aborted when the round trip is given up.
+func (l *lifetime) Attach(call *http1.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.call = call
@@ -76,9 +76,9 @@ func (l *lifetime) follow() {
 	l.mu.Unlock()
 }
 
-// context returns a context that ends when the round trip is given up, with the reason as its cause,
+// Context returns a context that ends when the round trip is given up, with the reason as its cause,
 // or when it is over. Most round trips need none.
-func (l *lifetime) context() context.Context {
+func (l *lifetime) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {

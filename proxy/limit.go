@@ -20,9 +20,9 @@ type RateLimiter interface {
 // nothing with the keys of clients.
 const keyPrefix = "route:"
 
-// spend counts r against the rates of its route. The client's own comes first: who
+// allow counts r against the rates of its route. The client's own comes first: who
 // exceeds it uses nothing of what is there for all.
-func (f *Forwarder) spend(r *http.Request, x *exchange.Exchange, route *place) error {
+func (f *Forwarder) allow(r *http.Request, x *exchange.Exchange, route *entry) error {
 	if f.rates == nil {
 		return nil
 	}

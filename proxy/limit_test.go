@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"snowgate/proxy/route"
 	"sync"
 	"testing"
 	"time"
 
 	"snowgate/limit"
-	"snowgate/proxy"
 )
 
 // rates is a limiter whose clock stands still.
@@ -31,12 +31,12 @@ func (l *rates) Allow(_ context.Context, key string, rate limit.Rate) limit.Deci
 
 func TestRates(t *testing.T) {
 	service := newUpstream(t, says(okAnswer))
-	route := protected(service.url)
-	route.ClientRate, route.Rate = limit.Rate{Count: 2, Per: 10 * time.Second}, limit.Rate{Count: 3, Per: time.Minute}
+	spec := protected(service.url)
+	spec.ClientRate, spec.Rate = limit.Rate{Count: 2, Per: 10 * time.Second}, limit.Rate{Count: 3, Per: time.Minute}
 	other := public(service.url)
 	other.Rate = limit.Rate{Count: 1, Per: time.Second}
 	limiter := new(rates)
-	g := newGateway(t, gatewayOptions{rates: limiter}, route, other)
+	g := newGateway(t, gatewayOptions{rates: limiter}, spec, other)
 	if got := fmt.Sprint(g.statuses(t, 4, get("/svc", authorized))); got != "[200 200 429 429]" {
 		t.Errorf("one client: %s", got)
 	}
@@ -73,9 +73,9 @@ func TestRates(t *testing.T) {
 }
 
 func TestClientRateNeedsClients(t *testing.T) {
-	route := public(mustParse(t, "http://orders"))
-	route.ClientRate = limit.Rate{Count: 1, Per: time.Second}
-	if _, err := proxy.NewTable([]proxy.Route{route}, nil); err == nil {
+	spec := public(mustParse(t, "http://orders"))
+	spec.ClientRate = limit.Rate{Count: 1, Per: time.Second}
+	if _, err := route.NewTable([]route.Route{spec}, nil); err == nil {
 		t.Error("a rate per client on a public route was accepted")
 	}
 }

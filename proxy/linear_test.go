@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"snowgate/proxy/route"
 	"testing"
 
 	"snowgate/integration/lineartest"
@@ -13,15 +14,15 @@ import (
 )
 
 // linearTable has routes at several depths, for a host and for any.
-func linearTable(t testing.TB) *Table {
+func linearTable(t testing.TB) *route.Table {
 	t.Helper()
-	var routes []Route
+	var routes []route.Route
 	for i, path := range []string{"/", "/a", "/a/a", "/a/a/a/a", "/x;y", "/a/a/a/a/a/a/a/a"} {
 		for _, host := range []string{"", "h"} {
-			routes = append(routes, Route{Name: fmt.Sprintf("r%d%s", i, host), Host: host, Path: path})
+			routes = append(routes, route.Route{Name: fmt.Sprintf("r%d%s", i, host), Host: host, Path: path})
 		}
 	}
-	table, err := NewTable(routes, []string{"/oauth2", "/livez"})
+	table, err := route.NewTable(routes, []string{"/oauth2", "/livez"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func linearTable(t testing.TB) *Table {
 }
 
 // matching returns a call of match with a path.
-func matching(t *testing.T, table *Table) func(text string) {
+func matching(t *testing.T, table *route.Table) func(text string) {
 	router := new(Router)
 	router.Swap(table)
 	t.Cleanup(router.Close)
@@ -51,7 +52,7 @@ func passed(name string, size int, change func(h http.Header, size int)) lineart
 		x := &exchange.Exchange{PeerTrusted: true, Peer: &exchange.Peer{Text: "192.0.2.1"}}
 		return func() {
 			var out outgoing
-			out.compose(r, x, &terms{WebSocket: true}, nil)
+			out.compose(r, x, &route.Policy{WebSocket: true}, nil)
 			out.giveBack()
 		}
 	}}
@@ -115,7 +116,7 @@ func TestLinear(t *testing.T) {
 
 // TestLinearPreflights: the same for what browsers ask before they send a request.
 func TestLinearPreflights(t *testing.T) {
-	table, err := NewTable([]Route{{Name: "a", Path: "/", CORS: &CORS{
+	table, err := route.NewTable([]route.Route{{Name: "a", Path: "/", CORS: &route.CORS{
 		Origins: []string{"https://*.example.com", "https://a.example", "https://b.example"}, RequestHeaders: []string{"X-A", "X-B"},
 	}}}, nil)
 	if err != nil {
@@ -127,7 +128,7 @@ func TestLinearPreflights(t *testing.T) {
 	handler := CrossOrigin()(http.NotFoundHandler())
 	ask := func(method, origin, wanted, headers string) {
 		r := httptest.NewRequest(method, "/", nil)
-		x := &exchange.Exchange{Matched: &router.layout().places[0]}
+		x := &exchange.Exchange{Matched: &router.layout().entries[0]}
 		r.Header.Set("Origin", origin)
 		r.Header.Set("Access-Control-Request-Method", wanted)
 		r.Header.Set("Access-Control-Request-Headers", headers)

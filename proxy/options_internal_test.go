@@ -13,14 +13,14 @@ func TestOptions(t *testing.T) {
 	for _, lines := range [][]string{
 		{"x-one, X-TWO"}, {"", "X-One,,x-two\t"}, {many + "X-One", " x-TWO "}, {many, "", ",x-one", many + "x-two"},
 	} {
-		options := naming(lines)
+		options := optionsOf(lines)
 		for name, want := range map[string]bool{"X-One": true, "X-Two": true, "X-Three": false, "X": false} {
 			if got := options.name(name); got != want || names(lines, name) != want {
 				t.Errorf("Connection %.40q names %s: %t, want %t", lines, name, got, want)
 			}
 		}
 	}
-	if naming([]string{"keep-alive"}).name("Keep-Alive") {
+	if optionsOf([]string{"keep-alive"}).name("Keep-Alive") {
 		t.Error("what is usual names a field")
 	}
 }
@@ -32,7 +32,7 @@ func TestManyOptions(t *testing.T) {
 	for i := range 3000 {
 		fmt.Fprintf(&line, "o%d,", i)
 	}
-	options := naming([]string{line.String()})
+	options := optionsOf([]string{line.String()})
 	if options.set == nil || len(options.lines) > 0 {
 		t.Fatal("many options are looked through one by one")
 	}

@@ -5,10 +5,10 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"testing"
 	"time"
-
-	"snowgate/proxy"
 )
 
 // TestOutlierReplica: one that answers 503 to everything while the other does well is taken out,
@@ -50,16 +50,16 @@ func TestEjectionReasons(t *testing.T) {
 	slow := func(conn net.Conn, _ string) bool { _, _ = io.Copy(io.Discard, conn); return false }
 	for reason, test := range map[string]struct {
 		answer script
-		change func(*proxy.Route)
+		change func(*route.Route)
 		ask    int
 	}{
 		"connect":  {answer: nil, ask: 20},
 		"reset":    {answer: func(net.Conn, string) bool { return false }, ask: 20},
 		"protocol": {answer: saysAndCloses("HTTP/1.1 two hundred\r\n\r\n"), ask: 20},
 		"status":   {answer: says(unavailableAnswer), ask: 120},
-		"timeout":  {answer: slow, ask: 104, change: func(r *proxy.Route) { r.Timeout = 10 * time.Millisecond }},
-		"check": {answer: says(unavailableAnswer), change: func(r *proxy.Route) {
-			r.Health = &proxy.HealthCheck{Path: "/", Interval: time.Millisecond}
+		"timeout":  {answer: slow, ask: 104, change: func(r *route.Route) { r.Timeout = 10 * time.Millisecond }},
+		"check": {answer: says(unavailableAnswer), change: func(r *route.Route) {
+			r.Health = &route.HealthCheck{Path: "/", Interval: time.Millisecond}
 		}},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -75,13 +75,13 @@ func TestEjectionReasons(t *testing.T) {
 			g := newGateway(t, gatewayOptions{now: newTestClock().time}, route)
 			g.statuses(t, test.ask, get("/public", ""))
 			eventually(t, "the replica is not taken out", func() bool {
-				return slices.ContainsFunc(g.router.AllReplicas(), func(r proxy.ReplicaState) bool { return !r.Healthy })
+				return slices.ContainsFunc(g.router.AllReplicas(), func(r upstream.ReplicaState) bool { return !r.Healthy })
 			})
 			for _, r := range g.router.AllReplicas() {
 				for i, n := range r.Ejections {
-					ejected := r.Upstream == bad.url.String() && proxy.EjectionReasons[i] == reason
+					ejected := r.Upstream == bad.url.String() && upstream.EjectionReasons[i] == reason
 					if want := truth(ejected); n != want {
-						t.Errorf("%s was taken out %d times because of %s, want %d", r.Upstream, n, proxy.EjectionReasons[i], want)
+						t.Errorf("%s was taken out %d times because of %s, want %d", r.Upstream, n, upstream.EjectionReasons[i], want)
 					}
 				}
 			}
@@ -97,7 +97,7 @@ func truth(b bool) uint64 {
 }
 
 // drain forgets what services are asked.
-func drain(t *testing.T, us ...*upstream) {
+func drain(t *testing.T, us ...*testService) {
 	t.Helper()
 	for _, u := range us {
 		go func() {

@@ -10,13 +10,13 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"snowgate/internal/panics"
-	"snowgate/proxy"
 )
 
 // notePanics has the panics that are told during the test noted.
@@ -95,8 +95,8 @@ func newFaulty(t *testing.T, service http.Handler) *faulty {
 	}
 	canary, _ := url.Parse(good.URL)
 	f.gateway = newGateway(t, gatewayOptions{dial: dial},
-		proxy.Route{Name: "faulty", Path: "/faulty", Public: true, WebSocket: true, Upstreams: []*url.URL{at}},
-		proxy.Route{Name: "canary", Path: "/canary", Public: true, Upstreams: []*url.URL{canary}})
+		route.Route{Name: "faulty", Path: "/faulty", Public: true, WebSocket: true, Upstreams: []*url.URL{at}},
+		route.Route{Name: "canary", Path: "/canary", Public: true, Upstreams: []*url.URL{canary}})
 	return f
 }
 
@@ -191,7 +191,7 @@ func TestPanicOfAHandshake(t *testing.T) {
 			panics.Forget()
 			before := panics.Count(panics.Handler)
 			g := newGateway(t, gatewayOptions{client: func(conn net.Conn) net.Conn { return faultyConn{conn, &never, &faults} }},
-				proxy.Route{Name: "one", Path: "/", Public: true, WebSocket: true, MaxInFlight: 1, Standard: standard, Upstreams: []*url.URL{at}})
+				route.Route{Name: "one", Path: "/", Public: true, WebSocket: true, MaxInFlight: 1, Standard: standard, Upstreams: []*url.URL{at}})
 			c := dial(t, g.address())
 			c.send("GET / HTTP/1.1\r\nHost: g.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
@@ -275,7 +275,7 @@ func TestPanicOfAHealthCheck(t *testing.T) {
 			panic("a fault of the test")
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}}, proxy.Route{Name: "checked", Path: "/", Public: true, Upstreams: []*url.URL{at}, Health: &proxy.HealthCheck{Path: "/", Interval: 1}})
+	}}, route.Route{Name: "checked", Path: "/", Public: true, Upstreams: []*url.URL{at}, Health: &route.HealthCheck{Path: "/", Interval: 1}})
 	<-asked // by the check after the one that panicked
 	wantOnePanic(t, panics.Health, before, stacks(), "(*checker).ask")
 }
@@ -297,7 +297,7 @@ func TestPanicOfALookUp(t *testing.T) {
 	at, _ := url.Parse(service.URL)
 	at.Host = "service.example:" + at.Port()
 	stacks, before := notePanics(t), panics.Count(panics.Upstream)
-	g := newGateway(t, gatewayOptions{resolver: new(faultyResolver)}, proxy.Route{Name: "named", Path: "/", Public: true, Upstreams: []*url.URL{at}})
+	g := newGateway(t, gatewayOptions{resolver: new(faultyResolver)}, route.Route{Name: "named", Path: "/", Public: true, Upstreams: []*url.URL{at}})
 	var last int
 	for range 2 { // the first one may look up again by itself
 		answer, err := http.Get(g.URL + "/")

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"snowgate/integration/cuttest"
-	"snowgate/proxy"
 )
 
 const unavailableAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
@@ -36,8 +36,8 @@ func (c *testClock) time() time.Time { return time.Unix(0, c.now.Load()) }
 
 func (c *testClock) advance(d time.Duration) { c.now.Add(int64(d)) }
 
-func several(us ...*url.URL) proxy.Route {
-	return proxy.Route{Name: "public", Path: "/public", Upstreams: us, Public: true}
+func several(us ...*url.URL) route.Route {
+	return route.Route{Name: "public", Path: "/public", Upstreams: us, Public: true}
 }
 
 // statuses asks n times and returns the status codes that came back.
@@ -50,9 +50,9 @@ func (g *gateway) statuses(t testing.TB, n int, raw string) (codes []int) {
 	return codes
 }
 
-func (g *gateway) swap(t testing.TB, routes ...proxy.Route) {
+func (g *gateway) swap(t testing.TB, routes ...route.Route) {
 	t.Helper()
-	table, err := proxy.NewTable(routes, nil)
+	table, err := route.NewTable(routes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,9 +174,9 @@ func TestOneEndpointDoesNotEjectReplicas(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		a, b := newUpstream(t, script), newUpstream(t, script)
-		route := several(a.url, b.url)
-		route.Timeout = 20 * time.Millisecond
-		g := newGateway(t, gatewayOptions{}, route)
+		spec := several(a.url, b.url)
+		spec.Timeout = 20 * time.Millisecond
+		g := newGateway(t, gatewayOptions{}, spec)
 		for range 20 {
 			path := "/public/bad"
 			switch random.IntN(40) {
@@ -255,17 +255,17 @@ func TestWhoLeavesSaysNothing(t *testing.T) {
 
 func TestHealthSurvivesSwap(t *testing.T) {
 	bad, good := newUpstream(t, silence), newUpstream(t, says(okAnswer))
-	route := several(bad.url, good.url)
-	g := newGateway(t, gatewayOptions{now: newTestClock().time}, route)
+	spec := several(bad.url, good.url)
+	g := newGateway(t, gatewayOptions{now: newTestClock().time}, spec)
 	g.statuses(t, 6, get("/public", ""))
-	route.StripPrefix = true
-	g.swap(t, route)
+	spec.StripPrefix = true
+	g.swap(t, spec)
 	g.statuses(t, 6, get("/public", ""))
 	if len(bad.requests) != 3 {
 		t.Errorf("after a reload the replica that was out got %d requests, want none", len(bad.requests)-3)
 	}
 	g.swap(t)
-	g.swap(t, route)
+	g.swap(t, spec)
 	g.statuses(t, 2, get("/public", ""))
 	if len(bad.requests) < 4 { // a request that is sent again takes a turn too
 		t.Error("an upstream that no table named is remembered")
@@ -282,9 +282,9 @@ func TestLeastInFlight(t *testing.T) {
 		return err == nil
 	})
 	quick := newUpstream(t, says(okAnswer))
-	route := several(slow.url, quick.url)
-	route.Balance = proxy.LeastInFlight
-	g := newGateway(t, gatewayOptions{}, route)
+	spec := several(slow.url, quick.url)
+	spec.Balance = route.LeastInFlight
+	g := newGateway(t, gatewayOptions{}, spec)
 	waiting := dial(t, g.address())
 	waiting.send(get("/public", ""))
 	slow.received(t)
@@ -331,7 +331,7 @@ func TestOneRetry(t *testing.T) {
 				test.raw, answer.StatusCode, len(first.requests), len(second.requests), test.status, want, test.why)
 		}
 	}
-	var all []*upstream
+	var all []*testService
 	var urls []*url.URL
 	for range 4 {
 		one := newUpstream(t, silence)
@@ -359,9 +359,9 @@ func TestAnswersAreNotRetried(t *testing.T) {
 		func(conn net.Conn, _ string) bool { _, _ = conn.Read(make([]byte, 1)); return false },
 	} {
 		first, second := newUpstream(t, s), newUpstream(t, says(okAnswer))
-		route := several(first.url, second.url)
-		route.Timeout = 100 * time.Millisecond
-		g := newGateway(t, gatewayOptions{}, route)
+		spec := several(first.url, second.url)
+		spec.Timeout = 100 * time.Millisecond
+		g := newGateway(t, gatewayOptions{}, spec)
 		c := dial(t, g.address())
 		c.send(get("/public", "Connection: close\r\n"))
 		_, _ = io.ReadAll(c)
@@ -495,9 +495,9 @@ func checked(t *testing.T) (u *url.URL, sick *atomic.Bool, requests *atomic.Int6
 func TestActiveChecks(t *testing.T) {
 	a, sick, requests := checked(t)
 	b, bothSick, _ := checked(t)
-	route := several(a, b)
-	route.Health = &proxy.HealthCheck{Path: "/livez", Interval: 10 * time.Millisecond, Timeout: patienceOfTests}
-	g := newGateway(t, gatewayOptions{}, route)
+	spec := several(a, b)
+	spec.Health = &route.HealthCheck{Path: "/livez", Interval: 10 * time.Millisecond, Timeout: patienceOfTests}
+	g := newGateway(t, gatewayOptions{}, spec)
 	healthy := func(want bool) func() bool {
 		return func() bool { return g.router.Replicas("public")[0].Healthy == want }
 	}
@@ -520,8 +520,8 @@ func TestActiveChecks(t *testing.T) {
 
 	sick.Store(true)
 	eventually(t, "the sick replica is out", healthy(false))
-	route.Health = nil
-	g.swap(t, route)
+	spec.Health = nil
+	g.swap(t, spec)
 	if !healthy(true)() {
 		t.Error("who is not checked any more is still out")
 	}

@@ -3,12 +3,11 @@ package proxy_test
 import (
 	"net/http"
 	"regexp"
+	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"snowgate/proxy"
 )
 
 const authorized = "Authorization: Bearer " + goodText + "\r\n"
@@ -99,9 +98,9 @@ func TestTargets(t *testing.T) {
 
 func TestStripCountsSegments(t *testing.T) {
 	service := newUpstream(t, says(okAnswer))
-	g := newGateway(t, gatewayOptions{}, proxy.Route{
+	g := newGateway(t, gatewayOptions{}, route.Route{
 		Name: "a", Path: "/a:b/c", Upstreams: somewhere, Public: true,
-	}, proxy.Route{
+	}, route.Route{
 		Name: "b", Path: "/b:b/c", Upstreams: public(service.url).Upstreams, Public: true, StripPrefix: true,
 	})
 	g.ask(t, get("/b%3Ab/c/d", ""))
@@ -133,7 +132,7 @@ func TestNonCanonicalTargetsContactNobody(t *testing.T) {
 }
 
 // canary checks that the gateway still serves, and each identity field once.
-func canary(t *testing.T, g *gateway, service *upstream) {
+func canary(t *testing.T, g *gateway, service *testService) {
 	t.Helper()
 	response, _ := g.ask(t, get("/svc/canary", authorized))
 	if response.StatusCode != http.StatusOK {
@@ -165,7 +164,7 @@ func TestRefusals(t *testing.T) {
 	limited.Name, limited.Path, limited.Methods = "limited", "/limited", []string{"GET", "POST"}
 	hosted := public(service.url)
 	hosted.Name, hosted.Host, hosted.Path = "hosted", "shop.example", "/hosted"
-	g := newGateway(t, gatewayOptions{}, protected(service.url), limited, hosted, proxy.Route{Name: "auth-only", Path: "/auth-only"})
+	g := newGateway(t, gatewayOptions{}, protected(service.url), limited, hosted, route.Route{Name: "auth-only", Path: "/auth-only"})
 	tests := []struct {
 		raw    string
 		status int
@@ -251,7 +250,7 @@ func TestSwapKeepsConnections(t *testing.T) {
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	for range 5 {
 		g.ask(t, get("/public", ""))
-		table, err := proxy.NewTable([]proxy.Route{public(service.url)}, nil)
+		table, err := route.NewTable([]route.Route{public(service.url)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 }
 
 // onePort returns services on one port of several addresses.
-func onePort(t *testing.T, s script, addresses ...string) (port string, services []*upstream) {
+func onePort(t *testing.T, s script, addresses ...string) (port string, services []*testService) {
 	t.Helper()
 	for range 20 {
 		var listeners []net.Listener
@@ -89,7 +89,7 @@ func onePort(t *testing.T, s script, addresses ...string) (port string, services
 	return "", nil
 }
 
-func received(services []*upstream) string {
+func received(services []*testService) string {
 	var counts []string
 	for _, one := range services {
 		counts = append(counts, fmt.Sprint(len(one.requests)))
@@ -98,7 +98,7 @@ func received(services []*upstream) string {
 }
 
 // scaled is a gateway with one route to a name, and the services behind it.
-func scaled(t *testing.T, s script) (g *gateway, dns *names, clock *testClock, services []*upstream) {
+func scaled(t *testing.T, s script) (g *gateway, dns *names, clock *testClock, services []*testService) {
 	t.Helper()
 	dns, clock = new(names), newTestClock()
 	port, services := onePort(t, s, "127.0.0.1", "127.0.0.2", "127.0.0.3")

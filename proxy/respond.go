@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
 	"strings"
 	"sync"
 	"time"
@@ -16,15 +18,15 @@ import (
 )
 
 // accept decides whether the response of a service is one, before anything of it is sent.
-func (t *roundTrip) accept(a *answer) error {
+func (t *roundTrip) accept(a *transport.Response) error {
 	switch {
-	case a.major != 1 && !(a.major == 2 && t.tries.current.target.protocol.mayBeHTTP2()):
-		return fmt.Errorf("proxy: the service answered in HTTP/%d", a.major)
-	case a.status == http.StatusSwitchingProtocols:
+	case a.Major != 1 && !(a.Major == 2 && t.tries.chosen.Target.Protocol.MayBeHTTP2()):
+		return fmt.Errorf("proxy: the service answered in HTTP/%d", a.Major)
+	case a.Status == http.StatusSwitchingProtocols:
 		return t.acceptUpgrade(a)
-	case a.status < 200 || a.status > 599:
+	case a.Status < 200 || a.Status > 599:
 		// 1xx do not come here; net/http takes 099, and panics when asked to send it.
-		return fmt.Errorf("proxy: the service answered with status %03d", a.status)
+		return fmt.Errorf("proxy: the service answered with status %03d", a.Status)
 	}
 	return nil
 }
@@ -32,26 +34,26 @@ func (t *roundTrip) accept(a *answer) error {
 // pass sends the response of a service on. An error means that nothing was sent, because what has come
 // of the body is none. A response that breaks off later breaks the connection off, by panicking with
 // [http.ErrAbortHandler]; the reason is in the exchange.
-func (c *clientResponse) pass(a *answer, policy *terms) error {
+func (c *clientResponse) pass(a *transport.Response, policy *route.Policy) error {
 	buffer := c.forwarder.buffers.Get()
 	defer c.forwarder.buffers.Put(buffer)
 	begun := piece{}
-	if a.body.Ready() {
-		begun.read(a.body, buffer[:])
+	if a.Body.Ready() {
+		begun.read(a.Body, buffer[:])
 		if begun.isBroken() && begun.n == 0 {
 			return begun.err
 		}
 	}
 	announced := announcedTrailer(a)
-	a.header = overrule(c.Header(), policy, policy.EditAnswer.apply(cleanAnswer(a.header)))
-	addFields(c.Header(), a.header)
+	a.Header = overrule(c.Header(), policy, policy.EditResponse.Apply(cleanResponse(a.Header)))
+	addFields(c.Header(), a.Header)
 	if _, typed := c.Header()["Content-Type"]; !typed {
 		c.Header()["Content-Type"] = nil // do not guess one
 	}
 	if len(announced) > 0 {
 		c.Header()["Trailer"] = []string{strings.Join(announced, ", ")}
 	}
-	c.WriteHeader(a.status)
+	c.WriteHeader(a.Status)
 	if err := c.stream(a, begun, buffer[:]); err != nil {
 		panic(http.ErrAbortHandler) // the cause is in the exchange
 	}
@@ -89,14 +91,14 @@ func addFields(h http.Header, list []http1.Field) {
 
 // announcedTrailer returns the names of the fields that an answer announces for behind
 // its body (RFC 9110 §6.6.2), as far as they may come.
-func announcedTrailer(a *answer) (announced []string) {
-	if a.length >= 0 {
+func announcedTrailer(a *transport.Response) (announced []string) {
+	if a.Length >= 0 {
 		return nil // there is no place for them
 	}
-	for _, line := range valuesOf(a.header, "Trailer") {
+	for _, line := range valuesOf(a.Header, "Trailer") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
-			if name != "" && mayAnswer(name) && name != "Content-Length" {
+			if name != "" && mayRespond(name) && name != "Content-Length" {
 				announced = append(announced, name)
 			}
 		}
@@ -105,8 +107,8 @@ func announcedTrailer(a *answer) (announced []string) {
 }
 
 // passTrailer sends the trailer on, which is complete at the end of the body.
-func (c *clientResponse) passTrailer(a *answer, policy *terms, announced []string) {
-	trailer := policy.EditAnswer.remove(cleanAnswer(a.body.Trailer()))
+func (c *clientResponse) passTrailer(a *transport.Response, policy *route.Policy, announced []string) {
+	trailer := policy.EditResponse.RemoveFrom(cleanResponse(a.Body.Trailer()))
 	if len(trailer) == 0 {
 		return
 	}
@@ -125,7 +127,7 @@ func (c *clientResponse) passTrailer(a *answer, policy *terms, announced []strin
 
 // stream sends the body of a as it comes: before more of it is waited for, what has come is sent. begun
 // is what was read of it before, into buffer.
-func (c *clientResponse) stream(a *answer, begun piece, buffer []byte) error {
+func (c *clientResponse) stream(a *transport.Response, begun piece, buffer []byte) error {
 	var header *heldHeader
 	if !begun.there {
 		header = c.holdHeader(a)
@@ -133,7 +135,7 @@ func (c *clientResponse) stream(a *answer, begun piece, buffer []byte) error {
 	}
 	for p := begun; ; p.there = false {
 		if !p.there {
-			p.read(a.body, buffer)
+			p.read(a.Body, buffer)
 			header.letGo()
 		}
 		if p.n > 0 {
@@ -145,7 +147,7 @@ func (c *clientResponse) stream(a *answer, begun piece, buffer []byte) error {
 			c.blameService(p.err)
 			return p.err
 		}
-		if p.err == nil && a.body.Ready() {
+		if p.err == nil && a.Body.Ready() {
 			continue
 		}
 		if p.err == nil || c.complete(a) {
@@ -166,7 +168,13 @@ func (c *clientResponse) stream(a *answer, begun piece, buffer []byte) error {
 // complete reports whether the client has the whole answer when the end of the body was
 // written. Else the end is marked by something that the server writes last, and goes into
 // one packet with it: in HTTP/2, gRPC even takes an end that comes by itself for an error.
-func (c *clientResponse) complete(a *answer) bool { return a.length >= 0 && c.in.ProtoMajor == 1 }
+func (c *clientResponse) complete(a *transport.Response) bool {
+	return a.Length >= 0 && c.in.ProtoMajor == 1
+}
+
+// headerDelay is how long the header of a response of known length waits for the first byte of its body,
+// so that both fit into one packet. Bodies and responses of unknown length wait for nothing.
+const headerDelay = 2 * time.Millisecond
 
 // heldHeader is the header of an answer that waits for the first bytes of its body, so
 // that both fit into one packet. A nil one does not wait.
@@ -178,11 +186,11 @@ type heldHeader struct {
 
 // holdHeader has the header of a sent within [headerDelay]; at once if nobody knows
 // when the body comes. Nothing else may be written until letGo was called.
-func (c *clientResponse) holdHeader(a *answer) *heldHeader {
+func (c *clientResponse) holdHeader(a *transport.Response) *heldHeader {
 	switch {
-	case a.body.Ready():
+	case a.Body.Ready():
 		return nil
-	case a.length < 0 || isEventStream(a.header):
+	case a.Length < 0 || isEventStream(a.Header):
 		c.blame(c.FlushError())
 		return nil
 	}

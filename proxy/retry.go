@@ -3,6 +3,8 @@ package proxy
 import (
 	"errors"
 	"net/http"
+	"snowgate/proxy/transport"
+	"snowgate/proxy/upstream"
 
 	"snowgate/proxy/http1"
 )
@@ -17,69 +19,72 @@ import (
 
 // tries are the attempts of one round trip.
 type tries struct {
-	current attempt    // or the last one
-	tried   []*replica // before that, in vain
-	resent  bool       // the request was sent twice
-	begun   bool       // first is in use
-	first   http1.Call // of the first attempt, which is the only one of most
+	chosen  upstream.Pick       // where the current attempt goes, or the last one went
+	current transport.Attempt   // how that goes
+	tried   []*upstream.Replica // before that, in vain
+	resent  bool                // the request was sent twice
+	begun   bool                // first is in use
+	first   http1.Call          // of the first attempt, which is the only one of most
 }
 
 // maxTries is how many replicas one request is tried on.
 const maxTries = 4
 
 // send sends the request to one replica after the other until one responds.
-func (t *roundTrip) send() (answer, error) {
+func (t *roundTrip) send() (transport.Response, error) {
 	path := forwardedPath(t.exchange, t.policy)
 	var failure error
 	for range maxTries {
-		one, err := t.pool.lease(t.lifetime.context, t.pool.now(), t.tries.tried)
+		one, err := t.balancer.Pick(t.lifetime.Context, t.balancer.Now(), t.tries.tried)
 		if err != nil {
-			if errors.Is(err, errTried) {
+			if errors.Is(err, upstream.ErrTried) {
 				err = failure
 			}
-			return answer{}, err
+			return transport.Response{}, err
 		}
-		t.exchange.Upstream = one.target.name
-		t.out.Path, t.out.Host = one.target.base+path, hostFor(one.target, t.in, t.policy)
+		t.exchange.Upstream = one.Target.Name
+		t.out.Path, t.out.Host = one.Target.Base+path, hostFor(one.Target, t.in, t.policy)
 		got, err := t.try(one)
-		t.report(got.status, err)
+		t.report(got.Status, err)
 		if err == nil {
 			return got, nil
 		}
 		failure = err
 		if !t.goOn(err) {
-			return answer{}, err
+			return transport.Response{}, err
 		}
 		t.tries.giveBack()
-		t.tries.tried = append(t.tries.tried, one.replica)
+		t.tries.tried = append(t.tries.tried, one.Replica)
 	}
-	return answer{}, failure
+	return transport.Response{}, failure
 }
 
 // try makes an attempt with a replica, and another one if the connection was closed meanwhile.
-func (t *roundTrip) try(one lease) (answer, error) {
+func (t *roundTrip) try(one upstream.Pick) (transport.Response, error) {
 	a := &t.tries.current
-	*a = attempt{
-		lease: one, request: &t.out.Request, body: t.body, lifetime: &t.lifetime, gather: &t.forwarder.asking,
-		repeats: repeats{would: t.replayable(), may: !t.tries.resent && !one.others && idempotent(t.in.Method)},
+	t.tries.chosen = one
+	*a = transport.Attempt{
+		To: &one.Target.Destination, Request: &t.out.Request, Trailer: t.body, Others: one.Others,
+		Client: t.lifetime.client, Lifetime: &t.lifetime, Gather: &t.forwarder.asking,
+		Repeats: transport.Repeats{Would: t.replayable(), May: !t.tries.resent && !one.Others && idempotent(t.in.Method)},
 	}
 	if !t.tries.begun {
-		a.call, t.tries.begun = &t.tries.first, true
+		a.Call, t.tries.begun = &t.tries.first, true
 	}
-	got, err := one.replica.transport.send(a)
-	if err != nil && a.stale && !a.others && isSafe(t.in.Method) && t.mayResend(err) {
-		t.tries.resent, a.call, a.fresh = true, nil, true
-		got, err = one.replica.transport.send(a)
+	got, err := one.Replica.Transport.Send(a)
+	if err != nil && a.Stale && !a.Others && isSafe(t.in.Method) && t.mayResend(err) {
+		t.tries.resent, a.Call, a.Fresh = true, nil, true
+		got, err = one.Replica.Transport.Send(a)
 	}
-	t.tries.resent = t.tries.resent || a.repeated
+	t.tries.resent = t.tries.resent || a.Repeated
 	return got, err
 }
 
 // giveBack ends the attempt.
 func (s *tries) giveBack() {
-	if s.current.replica != nil {
-		s.current.replica.inFlight.Add(-1)
-		s.current.replica = nil
+	if s.chosen.Replica != nil {
+		s.chosen.Replica.InFlight.Add(-1)
+		s.chosen.Replica = nil
 	}
 }
 
@@ -88,12 +93,12 @@ func (t *roundTrip) goOn(err error) bool {
 	if t.lifetime.givenUp() != nil {
 		return false
 	}
-	if isDial(err) {
+	if transport.IsDial(err) {
 		// The replica may have come back at another address.
-		_, err := t.tries.current.replica.upstream.await(t.lifetime.context())
+		_, err := t.tries.chosen.Replica.Upstream.Await(t.lifetime.Context())
 		return err == nil
 	}
-	if !t.tries.current.others || !t.mayResend(err) {
+	if !t.tries.chosen.Others || !t.mayResend(err) {
 		return false
 	}
 	t.tries.resent = true
@@ -103,7 +108,7 @@ func (t *roundTrip) goOn(err error) bool {
 // mayResend reports whether a request that may have been sent may be sent again after err.
 func (t *roundTrip) mayResend(err error) bool {
 	return !t.tries.resent && t.body == nil && idempotent(t.in.Method) &&
-		!t.tries.current.heard && !isTimeout(err) && t.lifetime.givenUp() == nil
+		!t.tries.current.Heard && !transport.IsTimeout(err) && t.lifetime.givenUp() == nil
 }
 
 // replayable reports whether [http.Transport] would send the request again although the service may

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"testing"
 	"time"
 
@@ -19,19 +21,19 @@ func TestReuse(t *testing.T) {
 		"nothing special":   {func(*roundTrip) {}, true},
 		"no whole response": {func(r *roundTrip) { r.client.passed = false }, false},
 		"a body": {func(r *roundTrip) {
-			r.body = newClientBody(r.in, time.Minute, 0, r.patience, &r.client)
+			r.body = newClientBody(r.in, time.Minute, 0, r.timer, &r.client)
 		}, false},
 		"the client was followed":   {func(r *roundTrip) { r.lasting() }, false},
-		"a context was made of it":  {func(r *roundTrip) { r.lifetime.context() }, false},
-		"a connection was made":     {func(r *roundTrip) { r.tries.current.reused = false }, false},
-		"another one was tried":     {func(r *roundTrip) { r.tries.tried = []*replica{nil} }, false},
+		"a context was made of it":  {func(r *roundTrip) { r.lifetime.Context() }, false},
+		"a connection was made":     {func(r *roundTrip) { r.tries.current.Reused = false }, false},
+		"another one was tried":     {func(r *roundTrip) { r.tries.tried = []*upstream.Replica{nil} }, false},
 		"the token was watched":     {func(r *roundTrip) { r.watch.stop = func() {} }, false},
 		"given up at the very end":  {func(r *roundTrip) { r.lifetime.giveUp(errors.New("too late")) }, true},
 		"it has waited for a while": {func(r *roundTrip) { r.long() }, true},
 	} {
 		x := new(exchange.Exchange)
-		one := NewForwarder(Options{}).start(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), x, &place{terms: &terms{Timeout: time.Minute}})
-		one.client.passed, one.tries.current.reused = true, true
+		one := NewForwarder(Options{}).start(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), x, &entry{Policy: &route.Policy{Timeout: time.Minute}})
+		one.client.passed, one.tries.current.Reused = true, true
 		test.change(one)
 		one.finish()
 		if reused := one.forwarder == nil; reused != test.want {

@@ -3,6 +3,9 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
+	"snowgate/proxy/upstream"
 	"time"
 
 	"snowgate/request/exchange"
@@ -15,15 +18,15 @@ type roundTrip struct {
 	forwarder *Forwarder
 	in        *http.Request // from the client
 	exchange  *exchange.Exchange
-	policy    *terms
-	pool      *pool
+	policy    *route.Policy
+	balancer  *upstream.Balancer
 	out       outgoing    // to the service
 	body      *clientBody // of in; nil: it has none
 	tries     tries
 	client    clientResponse
 	lifetime  lifetime
 	watch     tokenWatch
-	patience  *patience
+	timer     *exchangeTimer
 }
 
 // newRoundTrip returns one that is zero.
@@ -41,16 +44,16 @@ func (f *Forwarder) reuse(t *roundTrip) {
 }
 
 // start prepares the forwarding of r.
-func (f *Forwarder) start(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *place) *roundTrip {
+func (f *Forwarder) start(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *entry) *roundTrip {
 	t := f.newRoundTrip()
-	t.forwarder, t.in, t.exchange, t.policy, t.pool = f, r, x, at.terms, &at.pool
+	t.forwarder, t.in, t.exchange, t.policy, t.balancer = f, r, x, at.Policy, &at.balancer
 	t.lifetime.client = r.Context()
 	t.client = clientResponse{
 		forwarder: f, writer: w, control: *http.NewResponseController(w), in: r, exchange: x,
 		lifetime: &t.lifetime, watch: &t.watch,
 	}
-	t.watch.connect(f.watch, x, at.terms, &t.lifetime, &t.client.control)
-	t.patience = f.patiences.lend(at.Timeout, t)
+	t.watch.connect(f.watch, x, at.Policy, &t.lifetime, &t.client.control)
+	t.timer = f.timers.lend(at.Timeout, t)
 	t.takeBody()
 	return t
 }
@@ -70,7 +73,7 @@ func (t *roundTrip) takeBody() {
 	if !hasBody || r.ContentLength == 0 {
 		return
 	}
-	t.body = newClientBody(r, t.forwarder.clientIdle, t.policy.MaxBody, t.patience, &t.client)
+	t.body = newClientBody(r, t.forwarder.clientIdle, t.policy.MaxBody, t.timer, &t.client)
 	t.client.body, t.watch.body = t.body, t.body
 	if r.ProtoMajor == 1 {
 		// Else the server may swallow what is left of the body as soon as the response begins.
@@ -100,11 +103,11 @@ func (t *roundTrip) forward() {
 		t.fail(err)
 		return
 	}
-	defer func() { _ = got.body.Close() }()
+	defer func() { _ = got.Body.Close() }()
 	switch err := t.accept(&got); {
 	case err != nil:
 		t.fail(err)
-	case got.status == http.StatusSwitchingProtocols:
+	case got.Status == http.StatusSwitchingProtocols:
 		t.switchProtocols(got)
 	default:
 		if err := t.client.pass(&got, t.policy); err != nil {
@@ -116,14 +119,14 @@ func (t *roundTrip) forward() {
 }
 
 // ask sends the request and waits for the header of the response.
-func (t *roundTrip) ask() (answer, error) {
+func (t *roundTrip) ask() (transport.Response, error) {
 	got, err := t.send()
-	t.patience.answer()
+	t.timer.answer()
 	t.client.interims.end()
 	if given := t.lifetime.givenUp(); err == nil && given != nil {
 		// The header came too late, but before anybody noticed.
-		_ = got.body.Close()
-		return answer{}, given
+		_ = got.Body.Close()
+		return transport.Response{}, given
 	}
 	return got, err
 }
@@ -131,14 +134,14 @@ func (t *roundTrip) ask() (answer, error) {
 // finish gives everything back that the round trip has used.
 func (t *roundTrip) finish() {
 	t.body.finish(t.watch.broken())
-	t.patience.end()
+	t.timer.end()
 	if reason := t.watch.end(); reason != nil && t.exchange.Upgraded {
 		t.exchange.Cause = t.forwarder.refusal(reason)
 	}
 	t.tries.giveBack()
 	t.lifetime.end()
 	if t.body == nil || t.out.ahead { // else its last Read may come after the end
-		t.patience.giveBack()
+		t.timer.giveBack()
 	}
 	t.out.giveBack()
 	if t.isUnshared() {
@@ -153,7 +156,7 @@ func (t *roundTrip) finish() {
 // attempt. TestReuse, TestBodiesAreNotMixed and the torture fail when that is wrong.
 func (t *roundTrip) isUnshared() bool {
 	return t.client.passed && (t.body == nil || t.out.ahead) && !t.watch.isWatched() && !t.lifetime.isShared() &&
-		t.tries.current.reused && t.tries.tried == nil
+		t.tries.current.Reused && t.tries.tried == nil
 }
 
 // tooSlow implements [waiting].

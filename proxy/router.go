@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"net/http"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +19,7 @@ import (
 type Router struct {
 	// Resolver looks up the names of services; nil is [net.DefaultResolver]. It
 	// must be set before the first table.
-	Resolver Resolver
+	Resolver upstream.Resolver
 	// Counter, if set, returns what counts the requests of the route of that name. It
 	// must be set before the first table.
 	Counter func(route string) exchange.Counter
@@ -25,51 +27,51 @@ type Router struct {
 	// must be set before the first table.
 	Gone func(route string)
 
-	swapping sync.Mutex
-	current  atomic.Pointer[layout]
-	fleet    fleet
+	swapping  sync.Mutex
+	current   atomic.Pointer[snapshot]
+	upstreams upstream.Set
 }
 
-// layout is a table with what its routes send their requests to.
-type layout struct {
-	table  *Table
-	places []place     // in the order of the routes
-	since  []time.Time // when each of them became what it is
+// snapshot is a table with what its routes send their requests to.
+type snapshot struct {
+	table   *route.Table
+	entries []entry     // in the order of the routes
+	since   []time.Time // when each of them became what it is
 }
 
-// place is a route in force, as requests see it. It fills one line of the processor's cache (64
+// entry is a route in force, as requests see it. It fills one line of the processor's cache (64
 // bytes), and holds only what a route cannot have in common with others: of ten thousand routes
 // that are asked in turn, none is in a cache when its next request comes, and every line that
 // belongs to it alone is waited for.
-type place struct {
-	*terms
-	name    string // of the route
-	pool    pool
-	counter exchange.Counter // nil: nobody counts
+type entry struct {
+	*route.Policy
+	name     string // of the route
+	balancer upstream.Balancer
+	counter  exchange.Counter // nil: nobody counts
 }
 
 // Swap makes t the table for every request from now on. Requests under way keep
 // the route they have. What is known of services that t names as well, and the
 // connections to them, are kept.
-func (r *Router) Swap(t *Table) {
+func (r *Router) Swap(t *route.Table) {
 	r.swapping.Lock()
 	defer r.swapping.Unlock()
-	r.fleet.resolver = r.Resolver
+	r.upstreams.Resolver = r.Resolver
 	old, before := r.layout(), make(map[string]int)
-	for i, route := range old.table.routes {
+	for i, route := range old.table.Routes {
 		before[route.Name] = i
 	}
-	next := &layout{table: t, places: make([]place, len(t.routes)), since: make([]time.Time, len(t.routes))}
-	r.fleet.adopt(t, next.places)
-	known := make(termsOf)
-	for i, route := range t.routes {
-		at := &next.places[i]
-		at.terms, at.name = known.of(route), route.Name
+	next := &snapshot{table: t, entries: make([]entry, len(t.Routes)), since: make([]time.Time, len(t.Routes))}
+	r.upstreams.Adopt(t.Routes, func(i int) *upstream.Balancer { return &next.entries[i].balancer })
+	known := make(route.Policies)
+	for i, route := range t.Routes {
+		at := &next.entries[i]
+		at.Policy, at.name = known.Of(route), route.Name
 		if r.Counter != nil {
 			at.counter = r.Counter(route.Name)
 		}
-		next.since[i] = r.fleet.time()
-		if k, was := before[route.Name]; was && old.table.routes[k].says(route) {
+		next.since[i] = r.upstreams.Time()
+		if k, was := before[route.Name]; was && old.table.Routes[k].Says(route) {
 			next.since[i] = old.since[k]
 		}
 		delete(before, route.Name)
@@ -84,14 +86,14 @@ func (r *Router) Swap(t *Table) {
 
 // Close ends what goes on beside the requests, and closes the connections to
 // services that no request is using.
-func (r *Router) Close() { r.fleet.close() }
+func (r *Router) Close() { r.upstreams.Close() }
 
 // Table returns the table of the moment, never nil.
-func (r *Router) Table() *Table { return r.layout().table }
+func (r *Router) Table() *route.Table { return r.layout().table }
 
-var noLayout = &layout{table: new(Table)}
+var noLayout = &snapshot{table: new(route.Table)}
 
-func (r *Router) layout() *layout {
+func (r *Router) layout() *snapshot {
 	if now := r.current.Load(); now != nil {
 		return now
 	}
@@ -108,7 +110,7 @@ func Match(router *Router) func(http.Handler) http.Handler {
 			route, err := match(router.layout(), r)
 			switch {
 			case err != nil:
-			case !route.forwards:
+			case !route.Forwards:
 				err = problem.New(http.StatusNotFound, "", nil) // for forward-auth only
 			case !route.takesPreflight(r):
 				err = route.refuseMethod(r)
@@ -123,15 +125,15 @@ func Match(router *Router) func(http.Handler) http.Handler {
 }
 
 // match leaves the route of r in its exchange, and returns it unless r is to be refused.
-func match(now *layout, r *http.Request) (*place, error) {
+func match(now *snapshot, r *http.Request) (*entry, error) {
 	x := exchange.From(r.Context())
-	i, found := now.table.find(r.Host, x.Path.Match)
-	if found && now.table.ambiguous(r.Host, x.Path, i) {
+	i, found := now.table.Find(r.Host, x.Path.Match)
+	if found && now.table.Ambiguous(r.Host, x.Path, i) {
 		return nil, problem.New(http.StatusBadRequest, "The path belongs to another place by another reading.", nil)
 	}
-	var route *place
+	var route *entry
 	if found {
-		route = &now.places[i]
+		route = &now.entries[i]
 		x.Matched, x.Route, x.Counter = route, route.name, route.counter
 	}
 	switch {
@@ -145,16 +147,16 @@ func match(now *layout, r *http.Request) (*place, error) {
 }
 
 // refuseMethod returns an error if the route does not allow the method of r.
-func (p *place) refuseMethod(r *http.Request) error {
-	if p.allow.include(r.Method) {
+func (p *entry) refuseMethod(r *http.Request) error {
+	if p.Allow.Include(r.Method) {
 		return nil
 	}
-	return problem.MethodNotAllowed(string(p.allow))
+	return problem.MethodNotAllowed(string(p.Allow))
 }
 
 // matched returns the route that Match found, or nil.
-func matched(x *exchange.Exchange) *place {
-	found, _ := x.Matched.(*place)
+func matched(x *exchange.Exchange) *entry {
+	found, _ := x.Matched.(*entry)
 	return found
 }
 

@@ -1,13 +1,10 @@
 package proxy
 
 import (
-	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,9 +37,9 @@ func TestSilentStreamIsNotCut(t *testing.T) {
 			connection := &endingReads{to: to}
 			b := &clientBody{
 				source: from, control: http.NewResponseController(connection), idle: 30 * time.Second,
-				patience: new(patiences).lend(time.Hour, new(waiter)),
+				timer: new(exchangeTimers).lend(time.Hour, new(waiter)),
 			}
-			defer b.patience.end()
+			defer b.timer.end()
 			b.back = sync.NewCond(&b.mu)
 			var saying sync.WaitGroup
 			defer saying.Wait()
@@ -75,59 +72,5 @@ func TestSilentStreamIsNotCut(t *testing.T) {
 				t.Errorf("a client that is not answered got through %d messages, and then %v, want its time to end", n-1, err)
 			}
 		})
-	}
-}
-
-// TestChecksComeAndGo: a replica is asked once in an interval, and never again
-// when it is not to be checked any more.
-func TestChecksComeAndGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64
-		f := new(fleet)
-		defer f.close()
-		u := f.newUpstream(target{scheme: "http", host: "192.0.2.1:80", protocol: http11})
-		for _, r := range u.current(time.Now()) {
-			r.transport = newTransport(r.address, "http", http11, func(context.Context, string, string) (net.Conn, error) {
-				near, far := net.Pipe()
-				go answerChecks(far, &asked)
-				return near, nil
-			})
-		}
-		check := HealthCheck{Path: "/livez", Interval: 5 * time.Second, Timeout: time.Second}
-		wantAsked := func(when string, want int64) {
-			t.Helper()
-			synctest.Wait()
-			if got := asked.Load(); got != want {
-				t.Errorf("%s the replica was asked %d times, want %d", when, got, want)
-			}
-		}
-		u.setCheck(&check)
-		wantAsked("at once", 1)
-		time.Sleep(12 * time.Second)
-		wantAsked("after two intervals", 3)
-		u.setCheck(&check)
-		wantAsked("after a reload that changes nothing", 3)
-		check.Interval = 7 * time.Second
-		u.setCheck(&check)
-		time.Sleep(8 * time.Second)
-		wantAsked("after 8 s in another interval", 5)
-		u.setCheck(nil)
-		time.Sleep(time.Hour)
-		wantAsked("an hour after the end of the checks", 5)
-	})
-}
-
-// answerChecks answers whatever is asked on a connection with 200.
-func answerChecks(conn net.Conn, asked *atomic.Int64) {
-	defer conn.Close()
-	in := bufio.NewReader(conn)
-	for {
-		if _, err := http.ReadRequest(in); err != nil {
-			return
-		}
-		asked.Add(1)
-		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); err != nil {
-			return
-		}
 	}
 }

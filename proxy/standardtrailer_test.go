@@ -6,9 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"snowgate/proxy/route"
 	"testing"
-
-	"snowgate/proxy"
 )
 
 // TestTrailersApart: a request with a trailer does not share its connection to a service over h2c,
@@ -29,7 +28,7 @@ func TestTrailersApart(t *testing.T) {
 	}
 	service.Start()
 	t.Cleanup(service.Close)
-	g := newGateway(t, gatewayOptions{}, proxy.Route{Name: "one", Path: "/", Public: true,
+	g := newGateway(t, gatewayOptions{}, route.Route{Name: "one", Path: "/", Public: true,
 		Upstreams: []*url.URL{{Scheme: "h2c", Host: service.Listener.Addr().String()}}})
 	ask := func(raw string) http.Header {
 		answer, _ := g.ask(t, raw)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/textproto"
 	"net/url"
+	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"syscall"
@@ -461,11 +462,11 @@ func TestDrainingSaysClose(t *testing.T) {
 // TestForwarderWithoutAVerdict forgets the middleware that judges.
 func TestForwarderWithoutAVerdict(t *testing.T) {
 	service := newUpstream(t, says(okAnswer))
-	table, err := proxy.NewTable([]proxy.Route{protected(service.url)}, nil)
+	table, err := route.NewTable([]route.Route{protected(service.url)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	router := new(proxy.Router)
+	router := newRouter()
 	router.Swap(table)
 	handler := proxy.Match(router)(proxy.NewForwarder(proxy.Options{}))
 	w := httptest.NewRecorder()

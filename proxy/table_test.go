@@ -6,17 +6,17 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"slices"
+	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
-	"snowgate/proxy"
 	"snowgate/tokens"
 )
 
 var somewhere = []*url.URL{{Scheme: "http", Host: "orders:8080"}}
 
 func TestLookup(t *testing.T) {
-	table, err := proxy.NewTable([]proxy.Route{
+	table, err := route.NewTable([]route.Route{
 		{Name: "root", Path: "/", Upstreams: somewhere},
 		{Name: "svc", Path: "/svc", Upstreams: somewhere},
 		{Name: "deep", Path: "/svc/a/b", Upstreams: somewhere},
@@ -74,15 +74,15 @@ func TestLookupAsByLookingAtEach(t *testing.T) {
 	}
 	someHost := func() string { return []string{"", "one.example", "two.example"}[random.IntN(3)] }
 	for range 300 {
-		var routes []proxy.Route
+		var routes []route.Route
 		taken := make(map[string]bool)
 		for range random.IntN(20) {
-			route := proxy.Route{Name: fmt.Sprint("r", len(routes)), Host: someHost(), Path: somePath(4), Upstreams: somewhere}
+			route := route.Route{Name: fmt.Sprint("r", len(routes)), Host: someHost(), Path: somePath(4), Upstreams: somewhere}
 			if place := route.Host + route.Path; !taken[place] {
 				routes, taken[place] = append(routes, route), true
 			}
 		}
-		table, err := proxy.NewTable(routes, nil)
+		table, err := route.NewTable(routes, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,14 +113,14 @@ func TestLookupAsByLookingAtEach(t *testing.T) {
 }
 
 func TestLookupUnknownHost(t *testing.T) {
-	table, err := proxy.NewTable([]proxy.Route{{Name: "a", Host: "a.example", Path: "/", Upstreams: somewhere}}, nil)
+	table, err := route.NewTable([]route.Route{{Name: "a", Host: "a.example", Path: "/", Upstreams: somewhere}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := table.Lookup("b.example", "/"); got != nil {
 		t.Errorf("Lookup of an unknown host = %q, want none", got.Name)
 	}
-	if got := new(proxy.Table).Lookup("a.example", "/"); got != nil {
+	if got := new(route.Table).Lookup("a.example", "/"); got != nil {
 		t.Errorf("Lookup in the zero table = %q, want none", got.Name)
 	}
 }
@@ -129,50 +129,50 @@ func TestNewTableFaults(t *testing.T) {
 	upstream := func(text string) []*url.URL { return []*url.URL{mustParse(t, text)} }
 	tests := []struct {
 		why    string
-		routes []proxy.Route
+		routes []route.Route
 		want   []string // parts of the message
 	}{
-		{"no name", []proxy.Route{{Path: "/a"}}, []string{"a route needs a name"}},
-		{"two of a name", []proxy.Route{{Name: "a", Path: "/a"}, {Name: "a", Path: "/b"}}, []string{`"a"`, "two routes"}},
-		{"two at a place name both", []proxy.Route{{Name: "a", Path: "/x"}, {Name: "b", Path: "/x"}}, []string{`"a"`, `"b"`, `"/x"`}},
+		{"no name", []route.Route{{Path: "/a"}}, []string{"a route needs a name"}},
+		{"two of a name", []route.Route{{Name: "a", Path: "/a"}, {Name: "a", Path: "/b"}}, []string{`"a"`, "two routes"}},
+		{"two at a place name both", []route.Route{{Name: "a", Path: "/x"}, {Name: "b", Path: "/x"}}, []string{`"a"`, `"b"`, `"/x"`}},
 		{
 			"one host in two spellings",
-			[]proxy.Route{{Name: "a", Host: "H.example", Path: "/x"}, {Name: "b", Host: "h.example.", Path: "/x"}},
+			[]route.Route{{Name: "a", Host: "H.example", Path: "/x"}, {Name: "b", Host: "h.example.", Path: "/x"}},
 			[]string{`"a"`, `"b"`, `"h.example"`},
 		},
-		{"a host with a port", []proxy.Route{{Name: "a", Host: "h:80", Path: "/x"}}, []string{`"h:80"`}},
-		{"a host that is none", []proxy.Route{{Name: "a", Host: "h/x", Path: "/x"}}, []string{`"h/x"`}},
-		{"no path", []proxy.Route{{Name: "a"}}, []string{`path ""`}},
-		{"an encoded path", []proxy.Route{{Name: "a", Path: "/%61"}}, []string{"percent-encoding"}},
-		{"a slash at the end", []proxy.Route{{Name: "a", Path: "/a/"}}, []string{"does not end with a slash"}},
-		{"the gateway's own path", []proxy.Route{{Name: "a", Path: "/oauth2"}}, []string{`"/oauth2"`}},
-		{"below it", []proxy.Route{{Name: "a", Path: "/oauth2/token"}}, []string{`"/oauth2"`}},
-		{"also on one host only", []proxy.Route{{Name: "a", Host: "h", Path: "/livez"}}, []string{`"/livez"`}},
-		{"a method in lower case", []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"get"}}}, []string{`"get"`}},
-		{"CONNECT", []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"CONNECT"}}}, []string{"CONNECT"}},
-		{"TRACE", []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"TRACE"}}}, []string{"TRACE"}},
-		{"an upstream without scheme", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("//orders")}}, []string{"http"}},
-		{"an upstream without host", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://:80")}}, []string{"host"}},
-		{"another scheme", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("ftp://orders")}}, []string{"ftp"}},
-		{"a password is not printed", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://u:hunter2@orders")}}, []string{"xxxxx"}},
-		{"an upstream with a query", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://orders?x")}}, []string{"more than"}},
-		{"an upstream with dots", []proxy.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://orders/a/../b")}}, []string{"dot segment"}},
-		{"no upstream at all", []proxy.Route{{Name: "a", Path: "/a", Upstreams: []*url.URL{nil}}}, []string{"host"}},
-		{"a negative timeout", []proxy.Route{{Name: "a", Path: "/a", Timeout: -1}}, []string{"negative"}},
-		{"a negative limit", []proxy.Route{{Name: "a", Path: "/a", MaxBody: -1}}, []string{"negative"}},
+		{"a host with a port", []route.Route{{Name: "a", Host: "h:80", Path: "/x"}}, []string{`"h:80"`}},
+		{"a host that is none", []route.Route{{Name: "a", Host: "h/x", Path: "/x"}}, []string{`"h/x"`}},
+		{"no path", []route.Route{{Name: "a"}}, []string{`path ""`}},
+		{"an encoded path", []route.Route{{Name: "a", Path: "/%61"}}, []string{"percent-encoding"}},
+		{"a slash at the end", []route.Route{{Name: "a", Path: "/a/"}}, []string{"does not end with a slash"}},
+		{"the gateway's own path", []route.Route{{Name: "a", Path: "/oauth2"}}, []string{`"/oauth2"`}},
+		{"below it", []route.Route{{Name: "a", Path: "/oauth2/token"}}, []string{`"/oauth2"`}},
+		{"also on one host only", []route.Route{{Name: "a", Host: "h", Path: "/livez"}}, []string{`"/livez"`}},
+		{"a method in lower case", []route.Route{{Name: "a", Path: "/a", Methods: []string{"get"}}}, []string{`"get"`}},
+		{"CONNECT", []route.Route{{Name: "a", Path: "/a", Methods: []string{"CONNECT"}}}, []string{"CONNECT"}},
+		{"TRACE", []route.Route{{Name: "a", Path: "/a", Methods: []string{"TRACE"}}}, []string{"TRACE"}},
+		{"an upstream without scheme", []route.Route{{Name: "a", Path: "/a", Upstreams: upstream("//orders")}}, []string{"http"}},
+		{"an upstream without host", []route.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://:80")}}, []string{"host"}},
+		{"another scheme", []route.Route{{Name: "a", Path: "/a", Upstreams: upstream("ftp://orders")}}, []string{"ftp"}},
+		{"a password is not printed", []route.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://u:hunter2@orders")}}, []string{"xxxxx"}},
+		{"an upstream with a query", []route.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://orders?x")}}, []string{"more than"}},
+		{"an upstream with dots", []route.Route{{Name: "a", Path: "/a", Upstreams: upstream("http://orders/a/../b")}}, []string{"dot segment"}},
+		{"no upstream at all", []route.Route{{Name: "a", Path: "/a", Upstreams: []*url.URL{nil}}}, []string{"host"}},
+		{"a negative timeout", []route.Route{{Name: "a", Path: "/a", Timeout: -1}}, []string{"negative"}},
+		{"a negative limit", []route.Route{{Name: "a", Path: "/a", MaxBody: -1}}, []string{"negative"}},
 		{
 			"public and not public",
-			[]proxy.Route{{Name: "a", Path: "/a", Public: true, Requirement: tokens.Requirement{Scope: "x"}}},
+			[]route.Route{{Name: "a", Path: "/a", Public: true, Requirement: tokens.Requirement{Scope: "x"}}},
 			[]string{"public"},
 		},
 		{
 			"all faults together",
-			[]proxy.Route{{Name: "a", Path: "a", Timeout: -1}, {Name: "b", Path: "/livez"}},
+			[]route.Route{{Name: "a", Path: "a", Timeout: -1}, {Name: "b", Path: "/livez"}},
 			[]string{`route "a"`, "slash", "negative", `route "b"`},
 		},
 	}
 	for _, test := range tests {
-		_, err := proxy.NewTable(test.routes, []string{"/oauth2", "/livez"})
+		_, err := route.NewTable(test.routes, []string{"/oauth2", "/livez"})
 		for _, part := range test.want {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("NewTable with %s = %v, want an error with %q", test.why, err, part)
@@ -185,11 +185,11 @@ func TestNewTableFaults(t *testing.T) {
 }
 
 func TestNewTableAllowsNeighboursOfItsOwnPaths(t *testing.T) {
-	routes := []proxy.Route{
+	routes := []route.Route{
 		{Name: "root", Path: "/"}, {Name: "a", Path: "/oauth2x"}, {Name: "b", Path: "/livezz"},
 		{Name: "c", Path: "/.well-known"}, {Name: "d", Path: "/.well-known/other"},
 	}
-	table, err := proxy.NewTable(routes, []string{"/oauth2", "/livez", "/.well-known/oauth-authorization-server"})
+	table, err := route.NewTable(routes, []string{"/oauth2", "/livez", "/.well-known/oauth-authorization-server"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +203,8 @@ func TestNewTableAllowsNeighboursOfItsOwnPaths(t *testing.T) {
 }
 
 func TestTableIsACopy(t *testing.T) {
-	routes := []proxy.Route{{Name: "a", Path: "/a", Methods: []string{"GET"}, Upstreams: slices.Clone(somewhere)}}
-	table, err := proxy.NewTable(routes, nil)
+	routes := []route.Route{{Name: "a", Path: "/a", Methods: []string{"GET"}, Upstreams: slices.Clone(somewhere)}}
+	table, err := route.NewTable(routes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,15 +226,15 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func bigTable(t testing.TB, size int) *proxy.Table {
-	routes := make([]proxy.Route, size)
+func bigTable(t testing.TB, size int) *route.Table {
+	routes := make([]route.Route, size)
 	for i := range routes {
-		routes[i] = proxy.Route{
+		routes[i] = route.Route{
 			Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i%(size/2+1)),
 			Path: fmt.Sprintf("/svc%d/v1", i), Upstreams: somewhere,
 		}
 	}
-	table, err := proxy.NewTable(routes, nil)
+	table, err := route.NewTable(routes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"snowgate/proxy/route"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ var past = time.Unix(1, 0)
 type tokenWatch struct {
 	watch    Watch
 	exchange *exchange.Exchange
-	policy   *terms
+	policy   *route.Policy
 	lifetime *lifetime
 	control  *http.ResponseController
 	body     *clientBody // nil: there is none
@@ -45,7 +46,7 @@ type tokenWatch struct {
 }
 
 // connect tells w what it watches over, and what it ends.
-func (w *tokenWatch) connect(watch Watch, x *exchange.Exchange, policy *terms, l *lifetime, control *http.ResponseController) {
+func (w *tokenWatch) connect(watch Watch, x *exchange.Exchange, policy *route.Policy, l *lifetime, control *http.ResponseController) {
 	w.watch, w.exchange, w.policy, w.lifetime, w.control = watch, x, policy, l, control
 }
 

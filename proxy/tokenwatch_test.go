@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"snowgate/proxy/route"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func (d *deadlines) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func idleTrip(watch Watch) (*roundTrip, *deadlines) {
 	w := &deadlines{ResponseWriter: httptest.NewRecorder()}
 	x := &exchange.Exchange{Token: tokens.Token{Client: "orders-worker"}}
-	t := NewForwarder(Options{Watch: watch}).start(w, httptest.NewRequest(http.MethodGet, "/", nil), x, &place{terms: &terms{Timeout: time.Hour}})
+	t := NewForwarder(Options{Watch: watch}).start(w, httptest.NewRequest(http.MethodGet, "/", nil), x, &entry{Policy: &route.Policy{Timeout: time.Hour}})
 	return t, w
 }
 

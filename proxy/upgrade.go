@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"snowgate/proxy/transport"
 	"strings"
 	"sync"
 
@@ -16,21 +17,21 @@ import (
 )
 
 // acceptUpgrade lets through the answer to a WebSocket handshake (RFC 6455 §4.2.2).
-func (t *roundTrip) acceptUpgrade(a *answer) error {
-	protocol := valuesOf(a.header, "Upgrade")
-	if !upgrading(t.in, t.policy, t.body) || a.tunnel == nil || len(protocol) != 1 || !strings.EqualFold(protocol[0], "websocket") ||
-		!names(valuesOf(a.header, "Connection"), "upgrade") {
+func (t *roundTrip) acceptUpgrade(a *transport.Response) error {
+	protocol := valuesOf(a.Header, "Upgrade")
+	if !upgrading(t.in, t.policy, t.body) || a.Tunnel == nil || len(protocol) != 1 || !strings.EqualFold(protocol[0], "websocket") ||
+		!names(valuesOf(a.Header, "Connection"), "upgrade") {
 		return fmt.Errorf("proxy: the service switched to %q, which was not asked for", protocol)
 	}
-	a.header = append(overrule(t.client.Header(), t.policy, cleanAnswer(a.header)), http1.Field{Name: "Upgrade", Value: protocol[0]})
+	a.Header = append(overrule(t.client.Header(), t.policy, cleanResponse(a.Header)), http1.Field{Name: "Upgrade", Value: protocol[0]})
 	return nil
 }
 
 // switchProtocols takes the connection of the client over, tells it that the service
 // has accepted the handshake, and copies in both directions until both have ended, or
 // one has failed.
-func (t *roundTrip) switchProtocols(a answer) {
-	stop := context.AfterFunc(t.lifetime.context(), func() { defer panics.Catch(panics.Tunnel, nil); _ = a.tunnel.Close() })
+func (t *roundTrip) switchProtocols(a transport.Response) {
+	stop := context.AfterFunc(t.lifetime.Context(), func() { defer panics.Catch(panics.Tunnel, nil); _ = a.Tunnel.Close() })
 	defer stop()
 	client, buffered, err := t.client.hijack()
 	if err != nil {
@@ -45,26 +46,26 @@ func (t *roundTrip) switchProtocols(a answer) {
 	var copying sync.WaitGroup
 	ended := make(chan error, 2)
 	broken := func(err error) { ended <- err }
-	copying.Go(func() { defer panics.Catch(panics.Tunnel, broken); ended <- copyOneWay(client, a.tunnel) })
+	copying.Go(func() { defer panics.Catch(panics.Tunnel, broken); ended <- copyOneWay(client, a.Tunnel) })
 	copying.Go(func() {
 		defer panics.Catch(panics.Tunnel, broken)
-		ended <- copyOneWay(a.tunnel, pending{client, buffered.Reader})
+		ended <- copyOneWay(a.Tunnel, pending{client, buffered.Reader})
 	})
 	for range 2 {
 		if err := <-ended; err != nil {
 			break // and so ends the other
 		}
 	}
-	_ = a.tunnel.Close()
+	_ = a.Tunnel.Close()
 	_ = client.Close()
 	copying.Wait()
 }
 
 // writeSwitched writes the head of the answer, with what the gateway has put into h.
-func writeSwitched(w *bufio.ReadWriter, h http.Header, a *answer) error {
-	addFields(h, a.header)
+func writeSwitched(w *bufio.ReadWriter, h http.Header, a *transport.Response) error {
+	addFields(h, a.Header)
 	h["Connection"] = []string{"Upgrade"} // HTTP neither keeps nor closes the connection any more
-	head := http.Response{StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: h}
+	head := http.Response{StatusCode: a.Status, ProtoMajor: 1, ProtoMinor: 1, Header: h}
 	return errors.Join(head.Write(w), w.Flush())
 }
 

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"snowgate/proxy/route"
 	"strings"
 
 	"snowgate/internal/panics"
-	"snowgate/proxy"
 )
 
 // maxRouteName is the length of the longest name that a route can have.
@@ -86,7 +86,7 @@ type outcome struct {
 // assemble returns the routes that follow from p, the oldest claim first, and what
 // became of each container, by name. out tells why a container that runs gets no
 // requests all the same, or nothing.
-func (a *assembler) assemble(p picture, out func(id string) string) ([]proxy.Route, []candidate) {
+func (a *assembler) assemble(p picture, out func(id string) string) ([]route.Route, []candidate) {
 	groups := a.group(p.containers)
 	if a.standings == nil {
 		a.standings = make(map[owner]*standing)
@@ -105,7 +105,7 @@ func (a *assembler) assemble(p picture, out func(id string) string) ([]proxy.Rou
 	owners := slices.SortedFunc(maps.Keys(groups), func(x, y owner) int {
 		return cmp.Or(cmp.Compare(since[x], since[y]), cmp.Compare(oldest(groups[x]), oldest(groups[y])))
 	})
-	routes := []proxy.Route{}
+	routes := []route.Route{}
 	var all []candidate
 	names := make(map[string]bool)
 	for _, o := range owners {
@@ -203,13 +203,13 @@ func (c *candidate) judge(p picture, out func(id string) string) {
 }
 
 // route returns the route of the owner o, which c leads. names are taken.
-func (c *candidate) route(o owner, members []candidate, names map[string]bool) proxy.Route {
-	route := c.reading.Route
-	route.Source, route.Owner, route.Discovered = Source, o.String(), true
-	if _, told := c.labels[nameLabel]; !told && names[route.Name] && o.project != "" {
+func (c *candidate) route(o owner, members []candidate, names map[string]bool) route.Route {
+	found := c.reading.Route
+	found.Source, found.Owner, found.Discovered = Source, o.String(), true
+	if _, told := c.labels[nameLabel]; !told && names[found.Name] && o.project != "" {
 		// Another project has a service of this name.
 		if name := o.project + "." + o.service; len(name) <= maxRouteName {
-			route.Name = name
+			found.Name = name
 		}
 	}
 	for i := range members {
@@ -217,15 +217,15 @@ func (c *candidate) route(o owner, members []candidate, names map[string]bool) p
 		if m.state != Serving {
 			continue
 		}
-		route.Replicas = append(route.Replicas, proxy.Replica{
+		found.Replicas = append(found.Replicas, route.Replica{
 			ID: m.id, Name: m.name, URL: &url.URL{Scheme: m.reading.Scheme, Host: m.address.String()},
 		})
 	}
-	slices.SortFunc(route.Replicas, func(a, b proxy.Replica) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(found.Replicas, func(a, b route.Replica) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	for i := range members {
-		members[i].reading.Route.Name = route.Name
+		members[i].reading.Route.Name = found.Name
 	}
-	return route
+	return found
 }
 
 // shown returns what became of c, for people.

@@ -36,12 +36,11 @@ package docker
 import (
 	"context"
 	"net/netip"
+	"snowgate/proxy/route"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
-
-	"snowgate/proxy"
 )
 
 // Labels that are looked at here. What the others say is told by [Config.Read].
@@ -78,7 +77,7 @@ type Reading struct {
 	// Enabled is false for a container that is to be left alone.
 	Enabled bool
 	// Route is the route to the service, but for its replicas.
-	Route proxy.Route
+	Route route.Route
 	// Scheme is that of the replicas' URLs.
 	Scheme string
 	// Port is the port of the service; 0: the only one that the image exposes.
@@ -97,7 +96,7 @@ type Config struct {
 	// Publish puts routes in force, and takes away all that it was given before. Of two
 	// routes that are in each other's way the first has the older claim. It is never
 	// called twice at once.
-	Publish func(routes []proxy.Route)
+	Publish func(routes []route.Route)
 	// Links returns the addresses of the gateway's own network interfaces, with the
 	// lengths of their prefixes. nil: those of this machine.
 	Links func() ([]netip.Prefix, error)

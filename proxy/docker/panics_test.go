@@ -3,13 +3,13 @@ package docker
 import (
 	"context"
 	"errors"
+	"snowgate/proxy/route"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"snowgate/internal/panics"
-	"snowgate/proxy"
 )
 
 // faultyEngine panics once when it is told to.
@@ -71,7 +71,7 @@ func TestPanicsOfDiscovery(t *testing.T) {
 			}, func(c *Config, f *fake) {
 				c.connect = func() (engine, error) { return faultyEngine{f, &list, &stream}, nil }
 				tell := c.Publish
-				c.Publish = func(routes []proxy.Route) { fault(&publish); tell(routes) }
+				c.Publish = func(routes []route.Route) { fault(&publish); tell(routes) }
 			})
 		})
 	}

@@ -7,10 +7,9 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"snowgate/proxy/route"
 	"sync/atomic"
 	"time"
-
-	"snowgate/proxy"
 )
 
 // Watcher discovers routes. Its methods are safe for concurrent use.
@@ -26,7 +25,7 @@ type Watcher struct {
 	drawn     uint64          // the list that picture comes from; 0: none
 	assembler assembler
 	serving   map[string]string // the network on which a container serves, by its id
-	published []proxy.Route
+	published []route.Route
 	reported  map[string]string // why containers were rejected, by id
 	next      Status
 }
@@ -207,8 +206,8 @@ func (w *Watcher) publish() {
 }
 
 // tell logs what routes change of those before.
-func (w *Watcher) tell(routes []proxy.Route) {
-	before := make(map[string]proxy.Route, len(w.published))
+func (w *Watcher) tell(routes []route.Route) {
+	before := make(map[string]route.Route, len(w.published))
 	for _, route := range w.published {
 		before[route.Owner] = route
 	}

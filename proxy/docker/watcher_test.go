@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +15,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-
-	"snowgate/proxy"
 )
 
 // fake is an engine in memory.
@@ -90,7 +89,7 @@ func read(name string, labels map[string]string) (Reading, error) {
 	if told := labels[nameLabel]; told != "" {
 		name = told
 	}
-	return Reading{Enabled: true, Scheme: "http", Network: labels[networkLabel], Route: proxy.Route{Name: name, Path: labels["path"]}}, nil
+	return Reading{Enabled: true, Scheme: "http", Network: labels[networkLabel], Route: route.Route{Name: name, Path: labels["path"]}}, nil
 }
 
 // trial is a watcher with a fake engine.
@@ -100,7 +99,7 @@ type trial struct {
 	watcher *Watcher
 	log     *strings.Builder
 	mu      sync.Mutex
-	routes  []proxy.Route
+	routes  []route.Route
 	swaps   int
 }
 
@@ -113,7 +112,7 @@ func run(t *testing.T, story func(*trial), change ...func(*Config, *fake)) {
 		cfg := Config{
 			Host: "unix:///x", Read: read, Log: zerolog.New(tr.log),
 			Links: func() ([]netip.Prefix, error) { return []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, nil },
-			Publish: func(routes []proxy.Route) {
+			Publish: func(routes []route.Route) {
 				tr.mu.Lock()
 				defer tr.mu.Unlock()
 				tr.routes = routes

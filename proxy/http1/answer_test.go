@@ -246,8 +246,8 @@ func TestErrorsOfAnswers(t *testing.T) {
 		raw  string
 		want error
 	}{
-		{"garbage\r\n\r\n", ErrAnswer},
-		{"HTTP/1.1 2", ErrAnswer},
+		{"garbage\r\n\r\n", ErrResponse},
+		{"HTTP/1.1 2", ErrResponse},
 		{"", io.ErrUnexpectedEOF},
 		{"HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 65<<10) + "\r\n\r\n", ErrHeaderSize},
 	}

@@ -152,7 +152,7 @@ func (c *Call) receive(r *Request) error {
 			}
 		}
 	}
-	return fmt.Errorf("%w: more than %d interim ones", ErrAnswer, MaxInterim)
+	return fmt.Errorf("%w: more than %d interim ones", ErrResponse, MaxInterim)
 }
 
 // Abort breaks the call off, whatever it waits for, and has it fail from now on. It

@@ -134,7 +134,7 @@ func (c *conn) head(most int) (string, error) {
 // cutShort words the end of a connection within a head.
 func (c *conn) cutShort(err error) error {
 	if errors.Is(err, io.EOF) && c.r < c.w {
-		return fmt.Errorf("%w: it ends within its header: %q", ErrAnswer, c.buf[c.r:min(c.w, c.r+64)])
+		return fmt.Errorf("%w: it ends within its header: %q", ErrResponse, c.buf[c.r:min(c.w, c.r+64)])
 	}
 	return broken(err)
 }

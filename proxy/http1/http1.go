@@ -56,9 +56,9 @@ var (
 	// ErrRequest says that a request cannot be written: one of its parts has a
 	// character that would make it another request. Nothing was sent.
 	ErrRequest = errors.New("http1: malformed request")
-	// ErrAnswer says that an answer was refused. The text after it may quote the
+	// ErrResponse says that an answer was refused. The text after it may quote the
 	// server.
-	ErrAnswer = errors.New("http1: malformed answer")
+	ErrResponse = errors.New("http1: malformed answer")
 	// ErrHeaderSize says that the header or trailer of an answer is too large.
 	ErrHeaderSize = errors.New("http1: the header of the answer is too large")
 	// ErrAborted says that the call was broken off by [Call.Abort].
@@ -68,8 +68,8 @@ var (
 // errStale says that a connection that was kept is not fit for use. Nothing was sent.
 var errStale = errors.New("http1: the server has closed the connection, or has said something on it unasked")
 
-// malformed returns an [ErrAnswer] that says more. What is quoted is cut short.
+// malformed returns an [ErrResponse] that says more. What is quoted is cut short.
 func malformed(what, quoted string) error {
 	const most = 64
-	return fmt.Errorf("%w: %s %q", ErrAnswer, what, quoted[:min(len(quoted), most)])
+	return fmt.Errorf("%w: %s %q", ErrResponse, what, quoted[:min(len(quoted), most)])
 }

@@ -76,7 +76,7 @@ func TestUnaskedAnswerOnANewConnection(t *testing.T) {
 	<-spoken
 	waitUntilReadable(t, conn.net)
 	call := &Call{transport: s.Transport, conn: conn}
-	if _, err := call.sendOn(conn, get); !errors.Is(err, ErrAnswer) {
+	if _, err := call.sendOn(conn, get); !errors.Is(err, ErrResponse) {
 		t.Errorf("Send = %v, want it refused", err)
 	}
 	call.hangUp()

@@ -1,0 +1,106 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"snowgate/proxy/http1"
+	"snowgate/request/canonical"
+	"snowgate/request/fields"
+)
+
+// Edits are changes of a header that a route makes. Fields that [fields.Editable]
+// does not name are refused by [NewTable]: nothing here can touch what tells a
+// service who asks.
+type Edits struct {
+	// Set holds fields by name. They replace whatever is there under that name.
+	Set map[string]string
+	// Remove holds the names of fields that are taken out, before others are set.
+	Remove []string
+}
+
+// compile returns a copy of e with canonical names.
+func (e Edits) compile() (Edits, error) {
+	if e.None() {
+		return Edits{}, nil
+	}
+	var faults []error
+	clean := Edits{Set: make(map[string]string, len(e.Set))}
+	for name, value := range e.Set {
+		if !fields.Editable(name) || !fields.ValidValue(value) {
+			faults = append(faults, fmt.Errorf("header field %q cannot be set, or not to %q", name, value))
+		}
+		clean.Set[http.CanonicalHeaderKey(name)] = value
+	}
+	for _, name := range e.Remove {
+		if !fields.Editable(name) {
+			faults = append(faults, fmt.Errorf("header field %q cannot be removed", name))
+		}
+		clean.Remove = append(clean.Remove, http.CanonicalHeaderKey(name))
+	}
+	return clean, errors.Join(faults...)
+}
+
+// None reports whether nothing is to be done, as by nil.
+func (e *Edits) None() bool { return e == nil || len(e.Remove)+len(e.Set) == 0 }
+
+// orNil returns e, but nil if nothing is to be done.
+func (e *Edits) orNil() *Edits {
+	if e.None() {
+		return nil
+	}
+	return e
+}
+
+// RemoveFrom takes the fields out of list, a header or a trailer, in every spelling: a
+// service that cannot tell X_Env from X-Env would believe a client's.
+func (e *Edits) RemoveFrom(list []http1.Field) []http1.Field {
+	if e.None() {
+		return list
+	}
+	return slices.DeleteFunc(list, func(f http1.Field) bool { return e.touches(f.Name) })
+}
+
+func (e *Edits) touches(name string) bool {
+	for set := range e.Set {
+		if fields.Same(name, set) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.Remove, func(removed string) bool { return fields.Same(name, removed) })
+}
+
+// Apply changes list, and returns it as it is then.
+func (e *Edits) Apply(list []http1.Field) []http1.Field {
+	if e.None() {
+		return list
+	}
+	list = e.RemoveFrom(list)
+	for name, value := range e.Set {
+		list = append(list, http1.Field{Name: name, Value: value})
+	}
+	return list
+}
+
+// compileEdits checks and copies what a route changes.
+func (r *Route) compileEdits() error {
+	var requestFault, answerFault, hostFault, prefixFault error
+	r.EditRequest, requestFault = r.EditRequest.compile()
+	r.EditResponse, answerFault = r.EditResponse.compile()
+	if r.AddPrefix != "" {
+		if err := canonical.ValidPrefix(r.AddPrefix); err != nil {
+			prefixFault = fmt.Errorf("prefix %q: %w", r.AddPrefix, err)
+		}
+		r.AddPrefix = strings.TrimSuffix(r.AddPrefix, "/") // of "/" nothing is left
+	}
+	if _, err := canonical.Host(r.HostHeader); r.HostHeader != "" && err != nil {
+		hostFault = fmt.Errorf("host header %q: %w", r.HostHeader, err)
+	}
+	if r.HostHeader != "" && r.UpstreamHost {
+		hostFault = errors.New("the host header is either a name or that of the upstream")
+	}
+	return errors.Join(requestFault, answerFault, prefixFault, hostFault)
+}

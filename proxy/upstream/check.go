@@ -1,0 +1,123 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
+	"sync"
+	"time"
+
+	"snowgate/internal/panics"
+	"snowgate/proxy/http1"
+)
+
+// maxCheckBody is how much of the response to a check is read, in bytes.
+const maxCheckBody = 32 << 10
+
+// checker runs the checks of one upstream until it is stopped.
+type checker struct {
+	route.HealthCheck
+	upstream *upstream
+	stopped  chan struct{}
+}
+
+// setCheck has u checked as c says, or not at all if it is nil. A check that is
+// the same goes on. Who is not checked any more is given the benefit of the doubt.
+func (u *upstream) setCheck(c *route.HealthCheck) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.check != nil {
+		if c != nil && u.check.HealthCheck == *c {
+			return
+		}
+		close(u.check.stopped)
+		u.check = nil
+	}
+	if c == nil {
+		if list := u.list.Load(); list != nil {
+			for _, r := range list.all {
+				r.health.unchecked(u.fleet.Time())
+			}
+		}
+		return
+	}
+	u.check = &checker{*c, u, make(chan struct{})}
+	check := u.check // the loop of one check; it goes on after a panic
+	u.fleet.start(func(ctx context.Context) { panics.Keep(ctx, panics.Health, check.run) }, nil)
+}
+
+// run checks all replicas at once, and again after each interval.
+func (c *checker) run(ctx context.Context) {
+	ticker := time.NewTicker(c.Interval)
+	defer ticker.Stop()
+	for {
+		c.round(ctx)
+		select {
+		case <-ticker.C:
+		case <-c.stopped:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *checker) round(ctx context.Context) {
+	replicas := c.upstream.current(c.upstream.fleet.Time())
+	if len(replicas) == 0 {
+		replicas, _ = c.upstream.Await(ctx) // without a replica there is nobody to ask
+	}
+	var asking sync.WaitGroup
+	for _, r := range replicas {
+		asking.Go(func() {
+			defer panics.Catch(panics.Health, func(err error) { c.note(r, err) })
+			err := c.ask(ctx, r)
+			if ctx.Err() == nil {
+				c.note(r, err)
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// note takes over a result, unless the check was stopped meanwhile.
+func (c *checker) note(r *Replica, err error) {
+	c.upstream.mu.Lock()
+	defer c.upstream.mu.Unlock()
+	if c.upstream.check == c {
+		r.health.checked(c.upstream.fleet.Time(), err)
+	}
+}
+
+// ask asks one replica how it does.
+func (c *checker) ask(ctx context.Context, r *Replica) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	asked := &transport.Destination{Scheme: c.upstream.scheme, Host: c.upstream.authority, Protocol: c.upstream.protocol}
+	answer, err := r.Transport.Probe(ctx, asked, &http1.Request{
+		Method: http.MethodGet, Path: c.Path, Host: asked.Host, Header: []http1.Field{{Name: "User-Agent", Value: "snowgate-health"}},
+	})
+	if err != nil {
+		return fmt.Errorf("GET %s: %w", c.Path, err)
+	}
+	defer answer.Body.Close()
+	if answer.Status < 200 || answer.Status > 299 {
+		return fmt.Errorf("GET %s was answered with status %d", c.Path, answer.Status)
+	}
+	_, _ = io.CopyN(io.Discard, answer.Body, maxCheckBody) // so that the connection can be kept
+	return nil
+}
+
+// checkInterval returns how long it takes until a replica that is not fit may be
+// found to be.
+func (u *upstream) checkInterval() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.check == nil {
+		return longestPause
+	}
+	return u.check.Interval
+}

@@ -1,0 +1,118 @@
+package upstream
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// ejected returns a replica that was taken out for failures in a row, or by rate.
+func ejected(now time.Time, byRate bool) *health {
+	h := new(health)
+	h.eject(now, byRate, Unreachable, "test")
+	return h
+}
+
+// TestLateAnswersSayNothing: what was under way when a replica was taken out
+// neither brings it back nor makes its pause longer.
+func TestLateAnswersSayNothing(t *testing.T) {
+	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	h := ejected(now, false)
+	h.answered()
+	for range 5 {
+		h.broke()
+	}
+	if h.healthy() {
+		t.Error("a late answer has brought it back")
+	}
+	if h.claimProbe(now.Add(firstPause-1), false) {
+		t.Error("it is tried too early")
+	}
+	now = now.Add(firstPause)
+	if !h.claimProbe(now, false) {
+		t.Fatal("late failures have made the pause longer")
+	}
+	if h.claimProbe(now.Add(longestPause-1), false) {
+		t.Error("two requests try it at once")
+	}
+	if !h.claimProbe(now.Add(longestPause), false) {
+		t.Error("a probe that does not end keeps it out")
+	}
+	h.tried(now, Nobody)
+	if !h.claimProbe(now.Add(2*longestPause), false) {
+		t.Error("a probe without a verdict is the last one")
+	}
+	if h.tried(now, Good); !h.healthy() {
+		t.Error("a good probe does not bring it back")
+	}
+}
+
+// TestScatteredFailures: only failures in a row count.
+func TestScatteredFailures(t *testing.T) {
+	var h health
+	for range 10 {
+		for range failuresAllowed - 1 {
+			if h.broke() {
+				t.Fatal("it is to be taken out")
+			}
+		}
+		h.answered()
+	}
+}
+
+// TestWhatBringsBack: who could not be reached needs any response, who failed too often a good one.
+func TestWhatBringsBack(t *testing.T) {
+	for _, test := range []struct {
+		byRate bool
+		blame  Blame
+		back   bool
+	}{
+		{false, Good, true}, {false, BadStatus, true}, {false, TooSlow, false}, {false, Invalid, false},
+		{true, Good, true}, {true, BadStatus, false}, {true, TooSlow, false}, {true, Unreachable, false},
+	} {
+		h := ejected(time.Time{}, test.byRate)
+		if h.tried(time.Time{}, test.blame); h.healthy() != test.back {
+			t.Errorf("by rate %t, probe %d: back %t, want %t", test.byRate, test.blame, h.healthy(), test.back)
+		}
+	}
+}
+
+// TestCheckOutranksTheRate: in both directions.
+func TestCheckOutranksTheRate(t *testing.T) {
+	var now time.Time
+	h := ejected(now, true)
+	if h.checked(now, nil); !h.healthy() {
+		t.Error("the check passes, and the rate keeps it out")
+	}
+	if h.eject(now, true, BadStatus, "test"); !h.healthy() {
+		t.Error("the check passes, and the rate takes it out")
+	}
+	h.checked(now, errors.New("ill"))
+	if h.answered(); h.usable(true) {
+		t.Error("the check fails, and requests bring it back")
+	}
+	h.checked(now, nil)
+	h.eject(now, false, Unreachable, "test")
+	if h.checked(now, nil); h.healthy() {
+		t.Error("a check has brought back who breaks connections")
+	}
+}
+
+// TestOutlier: a share like that of the others is no outlier, nor is one of few requests.
+func TestOutlier(t *testing.T) {
+	for _, test := range []struct {
+		own, others outcomes
+		want        bool
+	}{
+		{outcomes{0, 49}, outcomes{50, 0}, false},
+		{outcomes{0, 50}, outcomes{49, 0}, false},
+		{outcomes{0, 50}, outcomes{50, 0}, true},
+		{outcomes{0, 500}, outcomes{0, 500}, false},
+		{outcomes{0, 500}, outcomes{200, 300}, false},
+		{outcomes{250, 250}, outcomes{500, 0}, true},
+	} {
+		if got := isOutlier(test.own, test.others); got != test.want {
+			t.Errorf("%+v beside %+v: %t, want %t", test.own, test.others, got, test.want)
+		}
+	}
+}
