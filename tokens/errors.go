@@ -19,7 +19,6 @@ var (
 	ErrForged    = &invalidError{"forged"}    // its tag is not ours
 	ErrUnknown   = &invalidError{"unknown"}   // no record: never issued, revoked, or expired and gone
 	ErrExpired   = &invalidError{"expired"}   // its instant has come
-	ErrMismatch  = &invalidError{"mismatch"}  // the record under its id holds another secret
 	ErrRevoked   = &invalidError{"revoked"}   // a [Rule] matches it
 	ErrClient    = &invalidError{"client"}    // its client is gone or disabled
 	ErrFuture    = &invalidError{"future"}    // minted later than the clock allows
@@ -37,8 +36,8 @@ func (e *invalidError) Error() string { return "tokens: the access token is not 
 func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
 // Reason returns the word by which metrics and logs count err: one of
-// malformed, forged, unknown, expired, mismatch, revoked, client, future, worker,
-// too_old, audience for a refused token, "scope" for a valid one that may not go
+// malformed, forged, unknown, expired, revoked, client, future, worker, too_old,
+// audience for a refused token, "scope" for a valid one that may not go
 // here, "limited" for a refused one where too many came before it, "unavailable"
 // where no decision could be made, "ok" for nil, and "error" for anything else.
 func Reason(err error) string {
@@ -64,6 +63,12 @@ func Reason(err error) string {
 // is too slow, refuses to write or answers nonsense, the tag keys are not
 // loaded, or no id can be made. It says nothing about the token.
 var ErrUnavailable = errors.New("tokens: cannot decide at the moment")
+
+// ErrMismatch is returned for a token with a genuine tag under whose id the store has the record of
+// another token. It matches [ErrUnavailable]: the store is damaged, or is that of another
+// deployment, and says nothing about the token.
+var ErrMismatch = fmt.Errorf("%w: the store has the record of another token under the id of this one: "+
+	"check that this is the Redis of this deployment, and that its data was not mixed with another's", ErrUnavailable)
 
 // ErrDuplicateID is returned by [Store.Save] when the id already belongs to a
 // record with another digest. It can only come about when two generators work

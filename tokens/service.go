@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,13 +145,13 @@ func (s *Service) mint(ctx context.Context, g Grant) (Bearer, Token, error) {
 	return bearer, token, nil
 }
 
-// Revoke ends the token with the given text on behalf of client (RFC 7009
-// §2.1). A text that is no token of ours, or no longer, is no error (§2.2). A
-// token of another client is [ErrForeignToken] and lives on. [ErrUnavailable]
-// means that the token may still be alive.
+// Revoke ends the token with the given text on behalf of client (RFC 7009 §2.1). Revoking a text
+// that is not a token of ours, or is no longer valid, is no error (§2.2). A token of another client
+// is [ErrForeignToken] and stays valid. [ErrUnavailable] means that the token may still be alive.
 //
-// When Revoke returns nil, no decision of this service that begins afterwards
-// finds the token good, and streams that it opened have been cut.
+// When Revoke returns nil, no decision of this service that begins afterwards finds the token good,
+// and the streams that were opened with the token have been cut. This also holds when the store has
+// lost the record: the caches of this and of other gateways may still have it.
 func (s *Service) Revoke(ctx context.Context, text, client string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -172,6 +173,10 @@ func (s *Service) revoke(ctx context.Context, text, client string) error {
 		return err
 	}
 	record, err := s.cfg.Store.Load(ctx, bearer.ID())
+	if errors.Is(err, ErrUnknown) {
+		// Deleting writes nothing, but tells the other gateways.
+		return cmp.Or(s.delete(ctx, bearer.ID()), err)
+	}
 	if err != nil {
 		return err
 	}
