@@ -3,13 +3,13 @@ package clients
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math/bits"
 	"strings"
+
+	"snowgate/internal/base62"
 )
 
 // The text of a client secret: a prefix by which scanners find leaked ones, 256
@@ -17,8 +17,8 @@ import (
 // significant first, zero padded.
 const (
 	secretPrefix = "sgs_"
-	randomLen    = 43 // base62 digits of 256 bits
-	checkLen     = 6  // base62 digits of the CRC-32 of everything before
+	randomLen    = base62.Width256
+	checkLen     = 6 // base62 digits of the CRC-32 of everything before
 	checkedLen   = len(secretPrefix) + randomLen
 
 	// SecretLen is the length of a client secret.
@@ -46,12 +46,8 @@ func NewSecret() (secret Plaintext, digest [sha256.Size]byte) {
 func formatSecret(random [32]byte) Plaintext {
 	text := make([]byte, SecretLen)
 	copy(text, secretPrefix)
-	var number [4]uint64
-	for i := range number {
-		number[i] = binary.BigEndian.Uint64(random[8*i:])
-	}
-	base62(text[len(secretPrefix):checkedLen], number[:])
-	base62(text[checkedLen:], []uint64{uint64(crc32.ChecksumIEEE(text[:checkedLen]))})
+	base62.Put256(text[len(secretPrefix):checkedLen], &random)
+	base62.Put64(text[checkedLen:], uint64(crc32.ChecksumIEEE(text[:checkedLen])))
 	return Plaintext{string(text)}
 }
 
@@ -88,13 +84,13 @@ func secretFlaw(text string) string {
 		return "it does not start with " + secretPrefix
 	case len(text) != SecretLen:
 		return flawLength
-	case !isBase62(text[len(secretPrefix):]):
+	case !base62.Valid(text[len(secretPrefix):]):
 		return "a character outside 0-9A-Za-z"
-	case text[len(secretPrefix):checkedLen] > maxRandom:
+	case !base62.Fits256(text[len(secretPrefix):checkedLen]):
 		return "the number does not fit 256 bits"
 	}
 	var check [checkLen]byte
-	base62(check[:], []uint64{uint64(checksum(text[:checkedLen]))})
+	base62.Put64(check[:], uint64(checksum(text[:checkedLen])))
 	if string(check[:]) != text[checkedLen:] {
 		return "the check digits do not match, it was damaged or mistyped"
 	}
@@ -123,35 +119,3 @@ func (p Plaintext) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redact
 
 // MarshalText returns [redacted]; JSON, YAML and structured logs go through it.
 func (p Plaintext) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// alphabet is in ASCII order, so that texts of one width sort as their numbers.
-const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-// maxRandom is 2^256 - 1.
-var maxRandom = func() string {
-	var digits [randomLen]byte
-	const all = 1<<64 - 1
-	base62(digits[:], []uint64{all, all, all, all})
-	return string(digits[:])
-}()
-
-// base62 writes number, whose most significant word comes first, into all of
-// dst. It uses number up.
-func base62(dst []byte, number []uint64) {
-	for i := len(dst) - 1; i >= 0; i-- {
-		var digit uint64
-		for w := range number {
-			number[w], digit = bits.Div64(digit, number[w], 62)
-		}
-		dst[i] = alphabet[digit]
-	}
-}
-
-func isBase62(text string) bool {
-	for i := range len(text) {
-		if strings.IndexByte(alphabet, text[i]) < 0 {
-			return false
-		}
-	}
-	return true
-}

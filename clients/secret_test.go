@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+
+	"snowgate/internal/base62"
 )
 
 // vector is a secret worked out by hand, see TestFormatSecret.
@@ -77,7 +79,7 @@ func TestCheckSecret(t *testing.T) {
 		{good + "0", "too long"},
 		{good + "\n", "a line break at the end"},
 		{" " + good, "a space before it"},
-		{good[:20] + "-" + good[21:], "outside the alphabet"},
+		{good[:20] + "-" + good[21:], "outside the base62.Digits"},
 		{good[:20] + "é" + good[22:], "not ASCII"},
 		{good[:4] + "1" + good[5:], "one character changed"},
 		{good[:20] + good[21:22] + good[20:21] + good[22:], "two characters swapped"},
@@ -101,7 +103,7 @@ func TestCheckSecret(t *testing.T) {
 func TestCheckSecretFindsEveryTypo(t *testing.T) {
 	good := formatSecret(vector()).Reveal()
 	for i := range good {
-		for _, c := range alphabet {
+		for _, c := range base62.Digits {
 			typo := good[:i] + string(c) + good[i+1:]
 			if typo != good && CheckSecret(typo) == nil {
 				t.Fatalf("CheckSecret(%s) = nil, character %d is wrong", typo, i)
@@ -146,7 +148,7 @@ func FuzzCheckSecret(f *testing.F) {
 		// What passes has exactly one number, and that number exactly one text.
 		n := new(big.Int)
 		for _, c := range text[4:47] {
-			n.Mul(n, big.NewInt(62)).Add(n, big.NewInt(int64(strings.IndexRune(alphabet, c))))
+			n.Mul(n, big.NewInt(62)).Add(n, big.NewInt(int64(strings.IndexRune(base62.Digits, c))))
 		}
 		if n.BitLen() > 256 {
 			t.Fatalf("CheckSecret(%q) = nil, %d bits", text, n.BitLen())

@@ -7,6 +7,7 @@ const (
 	digits16 = "0123456789abcdef"
 	len32    = 13
 	len16    = 16
+	notDigit = 0xFF
 )
 
 var values32, values16 [256]uint8

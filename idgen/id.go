@@ -2,10 +2,11 @@ package idgen
 
 import (
 	"database/sql/driver"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
+
+	"snowgate/internal/base62"
 )
 
 // ID is a 63-bit id; the sign bit is always 0. Its most significant field is a
@@ -18,7 +19,7 @@ import (
 type ID int64
 
 // TextLen is the length of the base62 form.
-const TextLen = 11
+const TextLen = base62.Width64
 
 // Reasons for which a text is not an id. A [ParseError] wraps one of them.
 var (
@@ -45,29 +46,6 @@ func parseError[T string | []byte](form string, text T, err error) error {
 	return &ParseError{Form: form, Text: string(text[:min(len(text), 32)]), Err: err}
 }
 
-const digits62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-// pairs62 holds the two base62 digits of every number below 62².
-// values62 holds the value of every digit, and notDigit for all other bytes.
-var (
-	pairs62  [4096]uint16 // little endian; 4096, so that indices need no check
-	values62 [256]uint8
-)
-
-const notDigit = 0xFF
-
-func init() {
-	for i := range 62 * 62 {
-		pairs62[i] = uint16(digits62[i/62]) | uint16(digits62[i%62])<<8
-	}
-	for i := range values62 {
-		values62[i] = notDigit
-	}
-	for i := range len(digits62) {
-		values62[digits62[i]] = uint8(i)
-	}
-}
-
 // String returns the base62 form: 11 characters of 0-9A-Za-z, most significant
 // first, zero padded, so that text sorts as the ids do. A negative ID, which no
 // generator or parser of this package makes, prints as "ID(-n)".
@@ -76,7 +54,7 @@ func (id ID) String() string {
 		return "ID(" + strconv.FormatInt(int64(id), 10) + ")"
 	}
 	var b [TextLen]byte
-	id.base62(&b)
+	base62.Put63(&b, uint64(id))
 	return string(b[:])
 }
 
@@ -86,27 +64,8 @@ func (id ID) Append(b []byte) []byte {
 		return append(b, id.String()...)
 	}
 	b = append(b, "00000000000"...)
-	id.base62((*[TextLen]byte)(b[len(b)-TextLen:]))
+	base62.Put63((*[TextLen]byte)(b[len(b)-TextLen:]), uint64(id))
 	return b
-}
-
-// base62 writes the digits of a non-negative id. It splits the number into
-// 3 + 4 + 4 digits first, so that the divisions of the groups do not depend on
-// one another.
-func (id ID) base62(b *[TextLen]byte) {
-	const d2, d4 = 62 * 62, 62 * 62 * 62 * 62
-	v := uint64(id)
-	rest := v / d4
-	low := uint32(v - rest*d4)
-	top := uint32(rest / d4)
-	mid := uint32(rest - uint64(top)*d4)
-
-	b[0] = digits62[top/d2]
-	binary.LittleEndian.PutUint16(b[1:], pairs62[top%d2])
-	binary.LittleEndian.PutUint16(b[3:], pairs62[mid/d2%4096])
-	binary.LittleEndian.PutUint16(b[5:], pairs62[mid%d2])
-	binary.LittleEndian.PutUint16(b[7:], pairs62[low/d2%4096])
-	binary.LittleEndian.PutUint16(b[9:], pairs62[low%d2])
 }
 
 // Parse reads the base62 form. It accepts exactly the texts that String makes:
@@ -115,30 +74,14 @@ func (id ID) base62(b *[TextLen]byte) {
 func Parse(text string) (ID, error) { return parse62(text) }
 
 func parse62[T string | []byte](text T) (ID, error) {
-	const (
-		six    = 62 * 62 * 62 * 62 * 62 * 62
-		topMax = (1<<63 - 1) / six
-	)
 	if len(text) != TextLen {
 		return 0, parseError("base62", text, ErrLength)
 	}
-	var top, low uint64
-	var bad uint8
-	for i := range 5 {
-		d := values62[text[i]]
-		bad |= d // digits are below 64, so only notDigit sets bit 7
-		top = top*62 + uint64(d)
-	}
-	for i := 5; i < TextLen; i++ {
-		d := values62[text[i]]
-		bad |= d
-		low = low*62 + uint64(d)
-	}
-	if bad&0x80 != 0 {
+	v, digits, fits := base62.Parse63(text)
+	switch {
+	case !digits:
 		return 0, parseError("base62", text, ErrAlphabet)
-	}
-	v := top*six + low
-	if top > topMax || v > 1<<63-1 {
+	case !fits:
 		return 0, parseError("base62", text, ErrRange)
 	}
 	return ID(v), nil

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"snowgate/idgen"
+	"snowgate/internal/base62"
 )
 
 // The parts of a token's text.
@@ -17,11 +18,11 @@ const (
 	Prefix = "sgt_"
 
 	idOffset     = len(Prefix)
-	idLength     = 11
+	idLength     = idgen.TextLen
 	secretOffset = idOffset + idLength + 1 // after the separator
-	secretLength = 43
+	secretLength = base62.Width256
 	tagOffset    = secretOffset + secretLength
-	tagLength    = 11
+	tagLength    = base62.Width64
 
 	separator = '_'
 	redacted  = "[redacted]"
@@ -44,11 +45,10 @@ func ParseBearer(text string) (Bearer, error) {
 	if len(text) != Length || text[:idOffset] != Prefix || text[secretOffset-1] != separator {
 		return Bearer{}, ErrMalformed
 	}
-	if !allDigits(text[secretOffset:]) { // the id is idgen's to judge
+	if !base62.Valid(text[secretOffset:]) { // idgen checks the id
 		return Bearer{}, ErrMalformed
 	}
-	// Base62 keeps the order, so a range check is a comparison of texts.
-	if text[secretOffset:tagOffset] > maxSecretText || text[tagOffset:] > maxTagText {
+	if !base62.Fits256(text[secretOffset:tagOffset]) || !base62.Fits64(text[tagOffset:]) {
 		return Bearer{}, ErrMalformed
 	}
 	id, err := idgen.Parse(text[idOffset : secretOffset-1])
@@ -56,15 +56,6 @@ func ParseBearer(text string) (Bearer, error) {
 		return Bearer{}, ErrMalformed
 	}
 	return Bearer{text: text, id: id}, nil
-}
-
-func allDigits(text string) bool {
-	for i := range len(text) {
-		if !isDigit[text[i]] {
-			return false
-		}
-	}
-	return true
 }
 
 // mint makes a new token under id, signed with key.
@@ -75,7 +66,7 @@ func mint(id idgen.ID, key *Key) Bearer {
 	copy(text[:], Prefix)
 	copy(text[idOffset:], id.String())
 	text[secretOffset-1] = separator
-	encode256(text[secretOffset:tagOffset], secret)
+	base62.Put256(text[secretOffset:tagOffset], &secret)
 	tag := tagText(key, (*[tagOffset]byte)(text[:tagOffset]))
 	copy(text[tagOffset:], tag[:])
 	return Bearer{text: string(text[:]), id: id}

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
+
+	"snowgate/internal/base62"
 )
 
 // tagText returns the tag of the 59 characters in front of it: the first 64 bits
@@ -23,7 +25,7 @@ func tagText(key *Key, head *[tagOffset]byte) (text [tagLength]byte) {
 	sum := sha256.Sum256(inner[:])
 	copy(outer[sha256.BlockSize:], sum[:])
 	sum = sha256.Sum256(outer[:])
-	encode64(text[:], binary.BigEndian.Uint64(sum[:8]))
+	base62.Put64(text[:], binary.BigEndian.Uint64(sum[:8]))
 	return text
 }
 
