@@ -1,6 +1,10 @@
 package middleware
 
-import "strings"
+import (
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
 
 // Kinds of bytes. Most texts are looked at byte by byte in every request.
 const (
@@ -14,9 +18,10 @@ var kinds = func() (kinds [256]uint8) {
 	for c := range len(kinds) {
 		switch {
 		case '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
-			kinds[c] = alphanumeric | inToken | inB64Token
-		case c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0:
-			kinds[c] = inToken
+			kinds[c] = alphanumeric | inB64Token
+		}
+		if httpguts.IsTokenRune(rune(c)) {
+			kinds[c] |= inToken
 		}
 	}
 	for _, c := range []byte("-._~+/") {

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Request is what is sent. Every part is written as it is, and refused with
@@ -98,8 +99,7 @@ const (
 var kinds = func() (kinds [256]uint8) {
 	for c := range kinds {
 		switch {
-		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z',
-			c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0:
+		case httpguts.IsTokenRune(rune(c)):
 			kinds[c] = inToken | inValue | inTarget
 		case c == ' ' || c == '\t':
 			kinds[c] = inValue

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // The reasons for which a request target is refused before its path is read.
@@ -28,7 +30,7 @@ var (
 // name it takes. They are malformed (RFC 9113 §8.3.1), and so is a :path that is a
 // URL.
 func FromRequest(r *http.Request) (Path, error) {
-	if !isToken(r.Method) {
+	if r.Method != "" && !httpguts.ValidHeaderFieldName(r.Method) { // a token (RFC 9110 §5.6.2); empty means GET
 		return Path{}, ErrMethod
 	}
 	if r.ProtoMajor == 2 {
@@ -55,19 +57,6 @@ func checkPseudo(r *http.Request) error {
 		return ErrHost
 	}
 	return nil
-}
-
-// isToken reports whether text consists of the characters of a token (RFC 9110
-// §5.6.2).
-func isToken(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		isLetter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !isLetter && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // targetPath cuts the path out of a request target. A space in the query would end
