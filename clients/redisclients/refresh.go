@@ -196,7 +196,7 @@ func (s *Store) unlisted(ctx context.Context, listed map[string]entry) (map[stri
 func (s *Store) documents(ctx context.Context, cursor uint64) (page []string, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	page, next, err = s.runner.rdb.HScan(ctx, s.runner.documentsKey(), cursor, "", documentsAtOnce).Result()
+	page, next, err = s.rdb.HScan(ctx, s.keys.documents, cursor, "", documentsAtOnce).Result()
 	if err == nil && len(page)%2 != 0 {
 		err = errReply
 	}
@@ -211,7 +211,7 @@ func (s *Store) restore(ctx context.Context, lost map[string]loss) error {
 	}
 	restored := 0
 	for some := range slices.Chunk(args, 3*documentsAtOnce) {
-		reply, err := s.runner.run(ctx, restoreScript, append([]any{s.Revision()}, some...)...)
+		reply, err := s.ask(ctx, restoreScript, append([]any{s.Revision()}, some...)...)
 		if err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func (s *Store) scanPage(ctx context.Context, since uint64, limit int, documents
 	if documents {
 		withDocuments = 1
 	}
-	reply, err := s.runner.run(ctx, changesScript, since, limit, withDocuments)
+	reply, err := s.ask(ctx, changesScript, since, limit, withDocuments)
 	if err != nil {
 		return page{}, err
 	}
@@ -301,7 +301,7 @@ func (s *Store) read(ctx context.Context, ids []string) ([]entry, error) {
 	for i, id := range ids {
 		args[i] = id
 	}
-	reply, err := s.runner.run(ctx, readScript, args...)
+	reply, err := s.ask(ctx, readScript, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package redisclients
 import (
 	"context"
 	_ "embed"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,33 +33,22 @@ var (
 	touchScript   = redisscript.New(sharedLua, touchLua)
 )
 
-// runner runs scripts on one Redis.
-type runner struct {
-	rdb     redis.UniversalClient
-	keys    []string
-	channel string
-	timeout time.Duration
-	dialect redisscript.Dialect
-}
+// keys are the names of what the registry keeps in Redis.
+type keys struct{ revision, documents, secrets, uses, marks, channel string }
 
-func newRunner(rdb redis.UniversalClient, prefix string, timeout time.Duration) *runner {
+func newKeys(prefix string) keys {
 	tag := "{" + prefix + "}:"
-	return &runner{
-		rdb: rdb, keys: []string{tag + "rev", tag + "c", tag + "cs", tag + "cu", tag + "cm"},
-		channel: tag + "push", timeout: timeout,
-	}
+	return keys{tag + "rev", tag + "c", tag + "cs", tag + "cu", tag + "cm", tag + "push"}
 }
 
-// documentsKey is the key of the hash of documents.
-func (r *runner) documentsKey() string { return r.keys[1] }
+// runner runs the scripts of this package, which get all keys and first the channel.
+func (k *keys) runner(rdb redis.Scripter) *redisscript.Runner {
+	return redisscript.NewRunner(rdb, []string{k.revision, k.documents, k.secrets, k.uses, k.marks}, k.channel)
+}
 
-// usedKey is the key of the hash of last uses.
-func (r *runner) usedKey() string { return r.keys[3] }
-
-// run sends EVALSHA, followed by EVAL if Redis does not know the script yet.
-func (r *runner) run(ctx context.Context, s *redisscript.Script, args ...any) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+// ask runs a script within the timeout of one operation.
+func (s *Store) ask(ctx context.Context, sc *redisscript.Script, args ...any) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	args = append([]any{r.channel}, args...)
-	return r.dialect.Run(ctx, r.rdb, s, r.keys, args...).StringSlice()
+	return s.scripts.Run(ctx, sc, args...).StringSlice()
 }

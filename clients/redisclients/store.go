@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/clients"
+	"snowgate/internal/redisscript"
 )
 
 // Options says how clients are kept.
@@ -59,7 +60,9 @@ const grace = time.Minute
 // [clients.Store] and is safe for concurrent use. Whatever keeps Redis from being
 // asked is an [*Error], which matches [clients.ErrUnavailable].
 type Store struct {
-	runner   *runner
+	rdb      redis.UniversalClient
+	keys     keys
+	scripts  *redisscript.Runner
 	registry *clients.Registry
 	options  Options
 	turn     chan struct{} // has room while a refresh may begin
@@ -76,8 +79,11 @@ var _ clients.Store = (*Store)(nil)
 // callers for longer than Timeout.
 func New(rdb redis.UniversalClient, registry *clients.Registry, o Options) *Store {
 	o = o.withDefaults()
+	keys := newKeys(o.Prefix)
 	return &Store{
-		runner:   newRunner(rdb, o.Prefix, o.Timeout),
+		rdb:      rdb,
+		keys:     keys,
+		scripts:  keys.runner(rdb),
 		registry: registry,
 		options:  o,
 		turn:     make(chan struct{}, 1),
@@ -294,7 +300,7 @@ func (s *Store) LastUsed(ctx context.Context, of ...*clients.Client) (map[client
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	values, err := s.runner.rdb.HMGet(ctx, s.runner.usedKey(), fields...).Result()
+	values, err := s.rdb.HMGet(ctx, s.keys.uses, fields...).Result()
 	if err != nil {
 		return nil, failure("read when secrets were used", err)
 	}
@@ -326,7 +332,7 @@ func (s *Store) Touch(ctx context.Context, uses []clients.Use) error {
 			}
 			args = append(args, usedField(u.Client, u.Secret), owner, u.At.Unix())
 		}
-		if _, err := s.runner.run(ctx, touchScript, args...); err != nil {
+		if _, err := s.ask(ctx, touchScript, args...); err != nil {
 			return failure("write down when secrets were used", err)
 		}
 	}

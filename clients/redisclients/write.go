@@ -69,7 +69,7 @@ func withForgotten(args []any, fields []string) []any {
 // given back what it has forgotten. It returns revision and generation.
 func (s *Store) run(ctx context.Context, op string, sc *redisscript.Script, args func(known uint64) []any) (revision, generation uint64, err error) {
 	for range 2 {
-		reply, err := s.runner.run(ctx, sc, args(s.Revision())...)
+		reply, err := s.ask(ctx, sc, args(s.Revision())...)
 		if err != nil {
 			return 0, 0, failure(op, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/idgen"
+	"snowgate/internal/redisscript"
 )
 
 const (
@@ -41,7 +42,7 @@ const (
 // the first reading Now fails with an error that wraps [idgen.ErrClock], and Time
 // is the host's.
 type Clock struct {
-	runner  *runner
+	scripts *redisscript.Runner
 	timeout time.Duration
 	mono    func() time.Duration // since start
 	ids     track                // of Now
@@ -78,11 +79,10 @@ func NewClock(rdb redis.Scripter, prefix string) *Clock {
 	}
 	start := time.Now()
 	c := &Clock{
-		runner:  newRunner(rdb, prefix),
+		scripts: redisscript.NewRunner(rdb, registryKeys(prefix)[:1]),
 		timeout: time.Second,
 		mono:    func() time.Duration { return time.Since(start) },
 	}
-	c.runner.keys = c.runner.keys[:1]
 	c.ids.line.Store(&segment{value: time.Duration(start.UnixNano())})
 	c.expiry.line.Store(c.ids.line.Load())
 	c.verdict.Store(&verdict{err: errUnsynced})
@@ -165,7 +165,7 @@ func (c *Clock) Sync(ctx context.Context) error {
 }
 
 func (c *Clock) read(ctx context.Context) (time.Duration, error) {
-	parts, err := c.runner.run(ctx, timeScript).StringSlice()
+	parts, err := c.scripts.Run(ctx, timeScript).StringSlice()
 	if err != nil {
 		return 0, fmt.Errorf("redislease: read Redis TIME: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/idgen"
+	"snowgate/internal/redisscript"
 )
 
 // FreeOptions say which numbers [Free] frees.
@@ -36,11 +37,11 @@ func Free(ctx context.Context, rdb redis.Scripter, scheme idgen.Scheme, o FreeOp
 		return nil, fmt.Errorf("redislease: free worker number %d, unused for %v: %w", o.Worker, o.Unused, idgen.ErrFieldRange)
 	}
 	times := Options{Prefix: o.Prefix}.withDefaults()
-	r := newRunner(rdb, times.Prefix)
-	parts, err := r.run(ctx, freeScript, scheme.Fingerprint(), times.Lead.Milliseconds(), times.Skew.Milliseconds(),
+	scripts := redisscript.NewRunner(rdb, registryKeys(times.Prefix))
+	parts, err := scripts.Run(ctx, freeScript, scheme.Fingerprint(), times.Lead.Milliseconds(), times.Skew.Milliseconds(),
 		o.Worker, o.Unused.Milliseconds(), flag(o.DryRun)).Slice()
 	if err != nil {
-		return nil, fmt.Errorf("redislease: free worker numbers at %s: %w", r.keys[3], err)
+		return nil, fmt.Errorf("redislease: free worker numbers at %s: %w", scripts.Keys()[3], err)
 	}
 	const head = 3 // status, wait, text
 	if len(parts) < head || len(parts)%2 == 0 {
@@ -50,7 +51,7 @@ func Free(ctx context.Context, rdb redis.Scripter, scheme idgen.Scheme, o FreeOp
 	wait, _ := parts[1].(int64)
 	text, _ := parts[2].(string)
 	if status != "freed" {
-		return nil, notFreed(status, time.Duration(wait)*time.Millisecond, text, scheme, o, r.keys)
+		return nil, notFreed(status, time.Duration(wait)*time.Millisecond, text, scheme, o, scripts.Keys())
 	}
 	var freed []Kept
 	for i := head; i < len(parts); i += 2 {

@@ -72,7 +72,7 @@ func (l *lease) renew(ctx context.Context, now int64) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	latest := l.scheme.Epoch().UnixMilli() + now + (slack + o.Lead).Milliseconds()
-	return l.source.runner.ask(ctx, extendScript, append(l.source.common(l.scheme),
+	return l.source.ask(ctx, extendScript, append(l.source.common(l.scheme),
 		o.TTL.Milliseconds(), l.number, l.nonce, l.rotate(), l.floor, l.ceiling,
 		o.Address, o.Owner, latest, flag(l.registry))...)
 }
@@ -94,7 +94,7 @@ func (l *lease) Release(ctx context.Context, last int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	mark := l.scheme.Epoch().UnixMilli() + last
-	r, err := s.runner.ask(ctx, releaseScript, append(s.common(l.scheme), l.number, l.nonce, l.rotate(), max(0, mark))...)
+	r, err := s.ask(ctx, releaseScript, append(s.common(l.scheme), l.number, l.nonce, l.rotate(), max(0, mark))...)
 	if err != nil {
 		err = fmt.Errorf("redislease: release worker %d: %w", l.number, err)
 		s.state.failed(err)

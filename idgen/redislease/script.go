@@ -5,8 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
-
 	"snowgate/internal/redisscript"
 )
 
@@ -31,22 +29,10 @@ var (
 	timeScript    = redisscript.New(timeLua)
 )
 
-// runner runs scripts on one Redis.
-type runner struct {
-	rdb  redis.Scripter
-	keys []string
-
-	dialect redisscript.Dialect
-}
-
-func newRunner(rdb redis.Scripter, prefix string) *runner {
+// registryKeys are the keys that the registry scripts get. The first one holds the scheme.
+func registryKeys(prefix string) []string {
 	tag := "{" + prefix + "}"
-	return &runner{rdb: rdb, keys: []string{tag + ":w", tag + ":wl", tag + ":wa", tag + ":wr"}}
-}
-
-// run sends EVALSHA, followed by EVAL if Redis does not know the script yet.
-func (r *runner) run(ctx context.Context, s *redisscript.Script, args ...any) *redis.Cmd {
-	return r.dialect.Run(ctx, r.rdb, s, r.keys, args...)
+	return []string{tag + ":w", tag + ":wl", tag + ":wa", tag + ":wr"}
 }
 
 // reply is what the three registry scripts return.
@@ -59,8 +45,9 @@ type reply struct {
 	text           string
 }
 
-func (r *runner) ask(ctx context.Context, s *redisscript.Script, args ...any) (reply, error) {
-	parts, err := r.run(ctx, s, args...).Slice()
+// ask runs one of the registry scripts.
+func (s *Source) ask(ctx context.Context, sc *redisscript.Script, args ...any) (reply, error) {
+	parts, err := s.scripts.Run(ctx, sc, args...).Slice()
 	if err != nil {
 		return reply{}, err
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/idgen"
+	"snowgate/internal/redisscript"
 )
 
 // Source leases worker numbers in Redis. It is an [idgen.Source], for one
 // generator: Acquire is not to be called concurrently. State may be called at
 // any time.
 type Source struct {
-	runner  *runner
+	scripts *redisscript.Runner
 	choice  Choice
 	options Options
 	state   state
@@ -33,7 +34,7 @@ func New(rdb redis.Scripter, choice Choice, o Options) (*Source, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Source{runner: newRunner(rdb, o.Prefix), choice: choice, options: o}
+	s := &Source{scripts: redisscript.NewRunner(rdb, registryKeys(o.Prefix)), choice: choice, options: o}
 	s.state.init(o)
 	return s, nil
 }
@@ -69,7 +70,7 @@ func (s *Source) acquire(ctx context.Context, scheme idgen.Scheme, now int64) (*
 		unix := scheme.Epoch().UnixMilli() + now + time.Since(began).Milliseconds()
 		r, err := s.claim(ctx, scheme, c, unix)
 		if err != nil {
-			return nil, fmt.Errorf("redislease: acquire a worker number at %s: %w", s.runner.keys[0], err)
+			return nil, fmt.Errorf("redislease: acquire a worker number at %s: %w", s.scripts.Keys()[0], err)
 		}
 		if r.status == "granted" {
 			return s.grant(scheme, c, r), nil
@@ -90,7 +91,7 @@ func (s *Source) claim(ctx context.Context, scheme idgen.Scheme, c claim, unix i
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	outside := scheme.Layout().Workers() - max(0, c.last-c.first+1)
-	return s.runner.ask(ctx, acquireScript, append(s.common(scheme),
+	return s.ask(ctx, acquireScript, append(s.common(scheme),
 		s.options.TTL.Milliseconds(), s.nonce, s.options.Address, s.options.Owner,
 		unix, tolerance.Milliseconds(), flag(!s.started),
 		c.wanted, c.first, c.last, outside, flag(c.registry))...)
@@ -155,7 +156,7 @@ func (s *Source) verdict(scheme idgen.Scheme, r reply, w *waits) (time.Duration,
 }
 
 func (s *Source) mismatch(scheme idgen.Scheme, r reply) error {
-	return fmt.Errorf("redislease: %w", &SchemeError{Ours: scheme.Fingerprint(), Recorded: r.text, Key: s.runner.keys[0]})
+	return fmt.Errorf("redislease: %w", &SchemeError{Ours: scheme.Fingerprint(), Recorded: r.text, Key: s.scripts.Keys()[0]})
 }
 
 // interrupted names what was waited for when the context ended.

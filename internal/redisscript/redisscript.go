@@ -1,11 +1,12 @@
 // Package redisscript runs Lua scripts that must work while Redis is full.
 //
-// Such a script says so in a first line that only Redis 7 and later understand;
-// Redis 6 and miniredis refuse to compile it, and get the script without.
+// Such a script says so in a first line, which only Redis 7 and later understand. Redis 6 and
+// miniredis refuse to compile that line; they are sent the script without it.
 package redisscript
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,13 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script is a Lua script in both forms, each of which is made when it is first run: a gateway
-// needs few of its scripts. It is immutable and safe for concurrent use.
+// Script is a Lua script in both forms. Each form is made when it is first run, because a gateway
+// runs few of its scripts. A Script is immutable and safe for concurrent use.
 type Script struct {
 	flagged, plain func() *redis.Script
 }
 
-// New returns the script whose text is that of all parts, which have no first line of flags.
+// New returns the script whose text is parts, one after the other. They must not begin with a line of flags.
 func New(parts ...string) *Script {
 	form := func(first string) func() *redis.Script {
 		return sync.OnceValue(func() *redis.Script { return redis.NewScript(first + strings.Join(parts, "")) })
@@ -27,23 +28,52 @@ func New(parts ...string) *Script {
 	return &Script{flagged: form("#!lua flags=allow-oom\n"), plain: form("")}
 }
 
-// Dialect remembers whether one Redis is too old for flags. The zero value
-// supposes that it is not, and finds out. It is safe for concurrent use.
-type Dialect struct{ plain atomic.Bool }
+// Runner runs scripts on one Redis. All of them get the same keys, and the same first arguments.
+// It is immutable and safe for concurrent use.
+type Runner struct {
+	rdb   redis.Scripter
+	keys  []string
+	first []any
+	plain *atomic.Bool // Redis is too old for flags; shared with every Runner made of this one
+}
 
-// SupposeOld makes d take its Redis for one that is too old for flags.
-func (d *Dialect) SupposeOld() { d.plain.Store(true) }
+// NewRunner returns a Runner for scripts that get keys, and first in front of their own arguments.
+func NewRunner(rdb redis.Scripter, keys []string, first ...any) *Runner {
+	return &Runner{rdb: rdb, keys: keys, first: first, plain: new(atomic.Bool)}
+}
 
-// Run sends EVALSHA, followed by EVAL if Redis does not know the script yet.
-func (d *Dialect) Run(ctx context.Context, rdb redis.Scripter, s *Script, keys []string, args ...any) *redis.Cmd {
-	if !d.plain.Load() {
-		cmd := s.flagged().Run(ctx, rdb, keys, args...)
+// On returns a Runner that runs the same scripts on rdb, which is a connection to the same Redis.
+func (r *Runner) On(rdb redis.Scripter) *Runner {
+	on := *r
+	on.rdb = rdb
+	return &on
+}
+
+// With returns a Runner whose scripts get other keys.
+func (r *Runner) With(keys ...string) *Runner {
+	with := *r
+	with.keys = keys
+	return &with
+}
+
+// Keys returns the keys that the scripts get.
+func (r *Runner) Keys() []string { return r.keys }
+
+// AssumeOld makes r send the form without flags, as to a Redis that has refused them.
+func (r *Runner) AssumeOld() { r.plain.Store(true) }
+
+// Run sends EVALSHA, and EVAL after it if Redis does not have the script yet. Errors are those of
+// go-redis. The first call on a Redis that is too old for flags takes more round trips.
+func (r *Runner) Run(ctx context.Context, s *Script, args ...any) *redis.Cmd {
+	args = slices.Concat(r.first, args)
+	if !r.plain.Load() {
+		cmd := s.flagged().Run(ctx, r.rdb, r.keys, args...)
 		if !refusesFlags(cmd.Err()) {
 			return cmd
 		}
-		d.SupposeOld()
+		r.AssumeOld()
 	}
-	return s.plain().Run(ctx, rdb, keys, args...)
+	return s.plain().Run(ctx, r.rdb, r.keys, args...)
 }
 
 func refusesFlags(err error) bool {

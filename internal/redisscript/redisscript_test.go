@@ -1,6 +1,7 @@
 package redisscript_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -23,14 +24,15 @@ func client(t *testing.T, url string) *redis.Client {
 	return rdb
 }
 
-// run runs the script three times, with one dialect.
+// run runs the script three times, with one Runner, once of them on a connection.
 func run(t *testing.T, rdb *redis.Client) {
 	t.Helper()
-	var dialect redisscript.Dialect
-	for want := 1; want <= 3; want++ {
-		got, err := dialect.Run(t.Context(), rdb, increment, []string{"n"}).Int()
-		if err != nil || got != want {
-			t.Fatalf("Run = %d, %v, want %d", got, err, want)
+	runner := redisscript.NewRunner(rdb, []string{"other"}).With("n")
+	conn := rdb.Conn()
+	defer func() { _ = conn.Close() }()
+	for i, r := range []*redisscript.Runner{runner, runner.On(conn), runner} {
+		if got, err := r.Run(t.Context(), increment).Int(); err != nil || got != i+1 {
+			t.Fatalf("Run = %d, %v, want %d", got, err, i+1)
 		}
 	}
 }
@@ -53,4 +55,25 @@ func TestWithoutFlags(t *testing.T) {
 	}
 	t.Cleanup(server.Close)
 	run(t, client(t, server.URL()))
+}
+
+// TestArguments: the keys and first arguments of the Runner, then those of the call.
+func TestArguments(t *testing.T) {
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	script := redisscript.New(`local all = {KEYS[1], KEYS[2]} `, `for _, a in ipairs(ARGV) do all[#all+1] = a end return all`)
+	runner := redisscript.NewRunner(client(t, server.URL()), []string{"k1", "k2"}, "first", 2)
+	for _, args := range [][]any{nil, {"own", 3}} {
+		want := "[k1 k2 first 2"
+		if args != nil {
+			want += " own 3"
+		}
+		got, err := runner.Run(t.Context(), script, args...).StringSlice()
+		if err != nil || fmt.Sprint(got) != want+"]" {
+			t.Errorf("Run = %v, %v, want %s]", got, err, want)
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"snowgate/internal/nonblock"
+	"snowgate/internal/redisscript"
 )
 
 // Defaults of [Options].
@@ -91,6 +92,7 @@ func Open(opts Options) (*Store, error) {
 		return nil, err
 	}
 	s.client = client
+	s.scripts = redisscript.NewRunner(client, []string{s.sharedKey("rev"), s.sharedKey("tagkey")}, s.pushChannel())
 	if _, ok := client.(*redis.Client); ok {
 		s.batch = &batcher{client: client, timeout: opts.Timeout}
 	}

@@ -45,14 +45,14 @@ func (s *Store) Rebase(ctx context.Context, c Change) error {
 		keys = append(keys, s.sharedKey(name))
 	}
 	args := []any{
-		s.pushChannel(), s.longest.Load(), graceMilli, unknownLongest.Milliseconds(),
+		s.longest.Load(), graceMilli, unknownLongest.Milliseconds(),
 		c.From.Epoch, c.From.Layout, c.From.TokenKey, c.To.Epoch, c.To.Layout, c.To.TokenKey,
 		c.Scheme, c.Wait.Milliseconds(),
 		field, c.Rule.Until.UnixMilli(), strings.TrimPrefix(value, `{"end":0,"created":0,`),
 	}
 	var reply []string
 	err = s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) (err error) {
-		reply, err = s.dialect.Run(ctx, rdb, rebaseScript, keys, args...).StringSlice()
+		reply, err = s.scripts.On(rdb).With(keys...).Run(ctx, rebaseScript, args...).StringSlice()
 		return err
 	})
 	switch {

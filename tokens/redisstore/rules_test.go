@@ -171,7 +171,7 @@ func TestFullOldServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	store.dialect.SupposeOld()
+	store.scripts.AssumeOld()
 	server.Do("CONFIG", "SET", "maxmemory", "100kb")
 	if err := store.client.HSet(t.Context(), "x", "y", "z").Err(); Kind(err) != KindOOM {
 		t.Fatalf("HSET = %v, want the server to be full", err)
@@ -206,7 +206,7 @@ func TestOldReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	store.dialect.SupposeOld()
+	store.scripts.AssumeOld()
 	if _, err := store.LoadRules(t.Context()); Kind(err) != KindReadOnly {
 		t.Errorf("LoadRules from a replica = %v, want it refused", err)
 	}

@@ -39,9 +39,8 @@ var (
 
 // revision runs a script on what all gateways share about revocation.
 func (s *Store) revision(ctx context.Context, rdb redis.Scripter, sc *redisscript.Script, args ...any) ([]string, error) {
-	keys := []string{s.sharedKey("rev"), s.sharedKey("tagkey")}
-	head := []any{s.pushChannel(), s.longest.Load(), graceMilli, unknownLongest.Milliseconds()}
-	return s.dialect.Run(ctx, rdb, sc, keys, append(head, args...)...).StringSlice()
+	first := []any{s.longest.Load(), graceMilli, unknownLongest.Milliseconds()}
+	return s.scripts.On(rdb).Run(ctx, sc, append(first, args...)...).StringSlice()
 }
 
 // change runs a script that changes what is shared, and reports a push that

@@ -30,8 +30,8 @@ type Store struct {
 	// it may be a replica by now, whose copy of a token proves nothing.
 	demoted atomic.Bool
 
-	dialect redisscript.Dialect
-	longest atomic.Int64 // longest lifetime of a token known, in milliseconds
+	scripts *redisscript.Runner // with the keys of what all gateways share
+	longest atomic.Int64        // longest lifetime of a token known, in milliseconds
 	observe func(command string, d time.Duration, kind string)
 
 	waitReplicas int
@@ -185,7 +185,7 @@ func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
 	var refusal string
 	err := s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) error {
 		var err error
-		refusal, err = s.dialect.Run(ctx, rdb, tokenDeleteScript, []string{s.tokenKey(id)}, s.pushChannel(), id.String()).Text()
+		refusal, err = s.scripts.On(rdb).With(s.tokenKey(id)).Run(ctx, tokenDeleteScript, id.String()).Text()
 		return err
 	})
 	if err != nil {
