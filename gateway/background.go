@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -37,7 +38,7 @@ func (g *Gateway) begin(ctx context.Context, port string, run func(func(context.
 		return err
 	}
 	for g.storage.clock.Sync(ctx) != nil {
-		if !pause(ctx, claimPause) {
+		if deadline.Sleep(ctx, claimPause) != nil {
 			return nil // asked to stop before Redis was there
 		}
 	}
@@ -67,7 +68,7 @@ func (g *Gateway) awaitReady(ctx context.Context) {
 	// A generator goes on for a while after it has lost its number; then there is
 	// none to tell.
 	for ; !state.Issuing.Ready || state.Issuing.Worker == nil; state = g.readiness() {
-		if !pause(ctx, readyPause) {
+		if deadline.Sleep(ctx, readyPause) != nil {
 			return
 		}
 	}
@@ -75,17 +76,5 @@ func (g *Gateway) awaitReady(ctx context.Context) {
 		Time("epoch", g.cfg.Epoch).Msg("ready: tokens are checked and issued")
 	if g.whenReady != nil {
 		g.whenReady()
-	}
-}
-
-// pause waits for d; it returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

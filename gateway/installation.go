@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"snowgate/config"
+	"snowgate/internal/deadline"
 	"snowgate/tokens"
 	"snowgate/tokens/redisstore"
 )
@@ -125,7 +126,7 @@ func (c *installation) claim(ctx context.Context) error {
 			c.made.Store(true)
 			return nil
 		}
-		if !pause(ctx, claimPause) {
+		if deadline.Sleep(ctx, claimPause) != nil {
 			return nil
 		}
 	}

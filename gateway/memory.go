@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"snowgate/internal/deadline"
 )
 
 const (
@@ -118,7 +120,7 @@ func afterCollection(f func()) {
 // connections have gone to rest so far: what they leave behind no collection has seen.
 func giveBack(ctx context.Context, rested func() uint64) {
 	before, seen := gauges(), uint64(0)
-	for pause(ctx, quietTime) {
+	for deadline.Sleep(ctx, quietTime) == nil {
 		now, count := gauges(), rested()
 		if now[gcCycles] == before[gcCycles] && slack(now)+(count-seen)*restGain > slackKept {
 			runtime.GC() // what is in a sync.Pool survives the first

@@ -11,6 +11,7 @@ import (
 	"snowgate/clients"
 	"snowgate/clients/redisclients"
 	"snowgate/config"
+	"snowgate/internal/deadline"
 )
 
 // flushPause is how often the last uses of client secrets are written down.
@@ -45,7 +46,7 @@ func (g *shared) configuredClients(file config.File) ([]clients.Client, error) {
 // not put in force.
 func (g *shared) refuseClash(ctx context.Context) error {
 	for !g.feed.Ready() {
-		if !pause(ctx, readyPause) {
+		if deadline.Sleep(ctx, readyPause) != nil {
 			return nil
 		}
 	}
@@ -88,7 +89,7 @@ func (f *clientFollower) Refresh(ctx context.Context, full bool) error {
 
 // flushUses writes down every minute when which secret was used last.
 func (g *shared) flushUses(ctx context.Context) {
-	for pause(ctx, flushPause) {
+	for deadline.Sleep(ctx, flushPause) == nil {
 		if err := g.registry.Flush(ctx); err != nil && ctx.Err() == nil {
 			g.log.Debug().Err(err).Msg("the last uses of client secrets are not written down yet")
 		}

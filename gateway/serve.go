@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"snowgate/internal/clientconn"
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 	"snowgate/middleware"
 )
@@ -133,14 +134,14 @@ func (g *Gateway) announce(public, admin *net.TCPListener) {
 
 // leave is the shutdown, up to the last answer. Its times count from now.
 func (g *Gateway) leave(public *patientListener, server *http.Server, cutStreams context.CancelCauseFunc) {
-	deadline, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
 	defer cancel()
 	g.log.Info().Dur("drain", g.cfg.Drain).Dur("timeout", g.cfg.ShutdownTimeout).Msg("snowgate stops: it still accepts requests")
 	g.drainer.Start()
-	pause(deadline, g.cfg.Drain)
+	_ = deadline.Sleep(ctx, g.cfg.Drain)
 
-	public.Retire(deadline)
-	if err := g.settle(deadline); err != nil {
+	public.Retire(ctx)
+	if err := g.settle(ctx); err != nil {
 		g.log.Warn().Int64("requests", g.drainer.Running()).Msg("requests that still run are cut")
 		cutStreams(errors.New("the gateway stops"))
 		g.awaitCut()
@@ -161,7 +162,7 @@ func (g *Gateway) settle(ctx context.Context) error {
 		if err := g.drainer.Wait(ctx); err != nil {
 			return err
 		}
-		if !pause(ctx, settleTime) {
+		if deadline.Sleep(ctx, settleTime) != nil {
 			return context.Cause(ctx)
 		}
 		if g.drainer.Running() == 0 {

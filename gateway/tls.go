@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/config"
+	"snowgate/internal/deadline"
 	"snowgate/request/exchange"
 )
 
@@ -74,7 +75,7 @@ func (c *certificate) load() error {
 
 // run looks at the files once a second until ctx ends.
 func (c *certificate) run(ctx context.Context) {
-	for pause(ctx, config.PollInterval) {
+	for deadline.Sleep(ctx, config.PollInterval) == nil {
 		c.look()
 	}
 }

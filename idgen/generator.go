@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -301,16 +302,5 @@ func (g *Generator) sleep(ctx context.Context, ms int64) error {
 	d := time.Duration(ms) * time.Millisecond
 	g.waits.Add(1)
 	g.waited.Add(int64(d))
-	if ctx.Done() == nil {
-		time.Sleep(d)
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return deadline.Sleep(ctx, d)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/internal/deadline"
 )
 
 const (
@@ -64,8 +65,8 @@ func (s *Service) CountRule(ctx context.Context, r Rule, cursor string) (Coverag
 		if found.Next == "" || time.Since(began) >= countStep {
 			return found, nil
 		}
-		if err := pause(ctx, time.Since(asked)); err != nil {
-			return Coverage{}, err
+		if err := deadline.Sleep(ctx, time.Since(asked)); err != nil {
+			return Coverage{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
 }
@@ -74,18 +75,6 @@ func (s *Service) scan(ctx context.Context, cursor string) ([]idgen.ID, string, 
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	return s.cfg.Scanner.ScanIDs(ctx, cursor)
-}
-
-// pause waits for d, or fails when ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	}
 }
 
 // covers reports whether r, which is for a worker or an instant, matches tokens of that origin.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/internal/deadline"
 )
 
 // How a [Keyring] keeps up with its store. A key starts at least a minute after
@@ -121,12 +122,8 @@ func unknownLongest() time.Duration { return 0 }
 // running while the keyring is in use.
 func (r *Keyring) Run(ctx context.Context) {
 	for {
-		timer := time.NewTimer(r.pause(r.refresh(ctx)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if deadline.Sleep(ctx, r.pause(r.refresh(ctx))) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/internal/budget"
+	"snowgate/internal/deadline"
 )
 
 // lookUpAttempts bounds how often one caller asks again because a revocation
@@ -43,7 +43,7 @@ func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (entry, e
 		if waits == nil {
 			s.read(ctx, b, f, digest)
 		} else {
-			if budget.Wait(ctx, waits) != nil {
+			if deadline.Wait(ctx, waits) != nil {
 				return entry{}, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 			}
 			if f.left {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/internal/budget"
+	"snowgate/internal/deadline"
 	"snowgate/internal/scope"
 )
 
@@ -27,7 +27,7 @@ type Service struct {
 	cache   cache
 	gone    gone
 	lookUps lookUps
-	timers  budget.Timers
+	timers  deadline.Timers
 	watches watches
 	static  staticMode
 }

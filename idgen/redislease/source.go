@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/idgen"
+	"snowgate/internal/deadline"
 	"snowgate/internal/redisscript"
 )
 
@@ -79,7 +80,7 @@ func (s *Source) acquire(ctx context.Context, scheme idgen.Scheme, now int64) (*
 		if err != nil {
 			return nil, err
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := deadline.Sleep(ctx, pause); err != nil {
 			return nil, s.interrupted(r, err)
 		}
 	}
@@ -197,15 +198,4 @@ func orNil(err, by error) error {
 		return nil
 	}
 	return by
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

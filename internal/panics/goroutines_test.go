@@ -17,7 +17,6 @@ import (
 var uncaught = []struct{ at, why string }{
 	{"main.go untilSignal", "waits for signals of the operator"},
 	{"cli/echosignal_unix.go onHealthSignal", "waits for signals of the operator"},
-	{"internal/budget/budget.go set", "rings a channel"},
 	{"proxy/upstream/upstream.go whileThere", "cancels a context"},
 	{"proxy/docker/moby.go events", "cancels a context"},
 }

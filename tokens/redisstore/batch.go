@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"snowgate/internal/budget"
 	"snowgate/internal/cohort"
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -46,9 +46,9 @@ type batcher struct {
 
 // waiter waits for what it asked for to be sent, or for its answer.
 type waiter struct {
-	*budget.Waiter // for the answer
 	question
-	gone bool // nobody waits any more; guarded by batcher.mu
+	done chan struct{} // has a value when the answer is there
+	gone bool          // nobody waits any more; guarded by batcher.mu
 }
 
 // question is what to ask, and the answer.
@@ -64,7 +64,7 @@ type question struct {
 func (b *batcher) newWaiter(q question) *waiter {
 	w, ok := b.waiters.Get().(*waiter)
 	if !ok {
-		w = &waiter{Waiter: budget.NewWaiter()}
+		w = &waiter{done: make(chan struct{}, 1)}
 	}
 	w.question = q
 	return w
@@ -104,7 +104,7 @@ func (b *batcher) ask(ctx context.Context, q question) (value string, err error)
 	if leads {
 		b.leave(lane)
 	}
-	if err := w.Wait(ctx); err != nil {
+	if err := deadline.Wait(ctx, w.done); err != nil {
 		b.mu.Lock()
 		w.gone = true
 		b.mu.Unlock()
@@ -182,7 +182,7 @@ func (b *batcher) send(batch []*waiter) {
 	defer panics.Catch(panics.Redis, func(err error) {
 		for _, w := range batch[told:] {
 			w.err = err
-			w.Done()
+			w.done <- struct{}{}
 		}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
@@ -206,7 +206,7 @@ func (b *batcher) send(batch []*waiter) {
 			i++
 		}
 		told++
-		w.Done()
+		w.done <- struct{}{}
 	}
 }
 

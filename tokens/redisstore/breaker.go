@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -127,12 +128,8 @@ func (b *breaker) probe(ctx context.Context) {
 		if kind == KindAuth {
 			pause = probePauseAuth
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if deadline.Sleep(ctx, pause) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }

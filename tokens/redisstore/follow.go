@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -71,7 +72,7 @@ func (w *worker) run(ctx context.Context) {
 			t.err = fmt.Errorf("%s: %w", w.kind, err)
 		}
 		close(t.done)
-		if !wait(ctx, coalesce) {
+		if deadline.Sleep(ctx, coalesce) != nil {
 			return
 		}
 	}
@@ -98,17 +99,5 @@ func (t *turn) result(ctx context.Context) error {
 		return t.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// wait returns after d, or false as soon as ctx ends.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"snowgate/internal/deadline"
 )
 
 const (
@@ -94,12 +96,8 @@ func (m *Monitor) Run(ctx context.Context) {
 		if !m.Health().Reachable {
 			pause = monitorPauseDown
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if deadline.Sleep(ctx, pause) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 	"snowgate/tokens/redisstore/embedded"
 )
@@ -252,7 +253,7 @@ func TestPanicOverAReply(t *testing.T) {
 	}
 	store.batch.send(batch)
 	for _, w := range batch {
-		if w.Wait(t.Context()) != nil || w.value != "" || !errors.As(w.err, &p) {
+		if deadline.Wait(t.Context(), w.done) != nil || w.value != "" || !errors.As(w.err, &p) {
 			t.Errorf("one of a batch has %q, %v, want the panic", w.value, w.err)
 		}
 	}

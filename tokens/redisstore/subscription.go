@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -53,7 +54,7 @@ func (f *Feed) subscribe(ctx context.Context) {
 		if s.live {
 			back = resubscribeFirst
 		}
-		if !wait(ctx, back/2+mathrand.N(back)) { //nolint:gosec // it keeps gateways out of step
+		if deadline.Sleep(ctx, back/2+mathrand.N(back)) != nil { //nolint:gosec // it keeps gateways out of step
 			return
 		}
 		back = min(2*back, resubscribeMost)

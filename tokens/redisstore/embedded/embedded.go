@@ -24,6 +24,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -89,12 +90,8 @@ func (s *Server) Close() {
 func (s *Server) moveClock(ctx context.Context) {
 	pause, last := minTick, time.Now()
 	for {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if deadline.Sleep(ctx, pause) != nil {
 			return
-		case <-timer.C:
 		}
 		begin := time.Now()
 		s.redis.FastForward(begin.Sub(last))

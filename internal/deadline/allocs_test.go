@@ -1,17 +1,17 @@
 //go:build !race
 
-package budget_test
+package deadline_test
 
 import (
 	"context"
 	"testing"
 	"time"
 
-	"snowgate/internal/budget"
+	"snowgate/internal/deadline"
 )
 
 func TestAllocations(t *testing.T) {
-	var timers budget.Timers
+	var timers deadline.Timers
 	done := make(chan struct{})
 	close(done)
 	parent, cancel := context.WithCancel(t.Context())
@@ -19,7 +19,7 @@ func TestAllocations(t *testing.T) {
 	parent.Done()
 	if n := testing.AllocsPerRun(100, func() {
 		ctx := timers.WithTimeout(parent, time.Second)
-		_ = budget.Wait(ctx, done)
+		_ = deadline.Wait(ctx, done)
 		ctx.Release()
 	}); n > 1 {
 		t.Errorf("%v allocations, want one", n)
