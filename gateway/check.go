@@ -175,7 +175,7 @@ func checkClash(ctx context.Context, cfg config.Config, store *redisstore.Store)
 	if err := known.ReplaceFile(cfg.File.Clients); err != nil {
 		return err
 	}
-	if err := registry.Refresh(ctx, true); err != nil {
+	if err := registry.Refresh(ctx); err != nil {
 		return unusable(err)
 	}
 	return clashOf(known)

@@ -103,7 +103,7 @@ type ruleFollower struct {
 }
 
 // Refresh implements [redisstore.Follower].
-func (f *ruleFollower) Refresh(ctx context.Context, full bool) error {
+func (f *ruleFollower) Refresh(ctx context.Context) error {
 	recorded, err := f.installation.store.Recorded(ctx)
 	if err == nil {
 		err = f.installation.compare(recorded)
@@ -111,7 +111,7 @@ func (f *ruleFollower) Refresh(ctx context.Context, full bool) error {
 	if err != nil {
 		return err
 	}
-	return f.Rules.Refresh(ctx, full)
+	return f.Rules.Refresh(ctx)
 }
 
 // claim records epoch, layout and token key in Redis or compares them, and does not

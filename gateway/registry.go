@@ -79,8 +79,13 @@ type clientFollower struct {
 }
 
 // Refresh implements [redisstore.Follower].
-func (f *clientFollower) Refresh(ctx context.Context, full bool) error {
-	err := f.Store.Refresh(ctx, full)
+func (f *clientFollower) Refresh(ctx context.Context) error { return f.changed(f.Store.Refresh(ctx)) }
+
+// Poll implements [redisstore.Poller].
+func (f *clientFollower) Poll(ctx context.Context) error { return f.changed(f.Store.Poll(ctx)) }
+
+// changed tells the token service if the registry is another one, and returns err.
+func (f *clientFollower) changed(err error) error {
 	if version := f.shared.clients.Version(); f.seen.Swap(version) != version {
 		f.shared.tokens.ClientsChanged()
 	}

@@ -333,7 +333,7 @@ func newMint(t *testing.T, f *fleet, like string) *tokens.Service {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	keys := tokens.NewKeyring(tokens.KeyringConfig{Store: store})
-	if err := keys.Refresh(t.Context(), true); err != nil {
+	if err := keys.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	last, err := idgen.Parse(tokenID(like))

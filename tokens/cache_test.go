@@ -163,7 +163,7 @@ func newGate(t testing.TB, change func(*tokens.Config)) *gate {
 	}
 	g.Service = tokens.NewService(cfg)
 	t.Cleanup(g.Close)
-	if err := g.rules.Refresh(t.Context(), true); err != nil {
+	if err := g.rules.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return g

@@ -122,7 +122,7 @@ func unknownLongest() time.Duration { return 0 }
 // running while the keyring is in use.
 func (r *Keyring) Run(ctx context.Context) {
 	for {
-		if deadline.Sleep(ctx, r.pause(r.refresh(ctx))) != nil {
+		if deadline.Sleep(ctx, r.pause(r.Refresh(ctx))) != nil {
 			return
 		}
 	}
@@ -180,7 +180,7 @@ func (r *Keyring) Rotate(ctx context.Context) (start time.Time, err error) {
 		return time.Time{}, err
 	}
 	// If another gateway took the same millisecond, its key is the one.
-	if err := r.Refresh(ctx, true); err != nil {
+	if err := r.Refresh(ctx); err != nil {
 		return time.Time{}, err
 	}
 	return time.UnixMilli(key.Start).UTC(), nil
@@ -292,12 +292,8 @@ func (r *Keyring) reread(ctx context.Context) error {
 
 // Refresh reads the store now: keys that it lost are given back, keys that others
 // added are learned. Run does so by itself; this is for when it is known that
-// the store has changed or forgotten. It is a read in full whether or not full is
-// set. The error matches [ErrUnavailable].
-func (r *Keyring) Refresh(ctx context.Context, _ bool) error { return r.refresh(ctx) }
-
-// refresh reads the store.
-func (r *Keyring) refresh(ctx context.Context) error {
+// the store has changed or forgotten. The error matches [ErrUnavailable].
+func (r *Keyring) Refresh(ctx context.Context) error {
 	if r.store == nil {
 		return nil
 	}

@@ -247,7 +247,7 @@ func TestStaleKeysAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &keyShelf{}
 		ring := NewKeyring(KeyringConfig{Store: shelf})
-		if err := ring.refresh(t.Context()); err != nil {
+		if err := ring.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		next := TagKey{time.Now().Add(61 * time.Second).UnixMilli(), NewKey()}
@@ -290,7 +290,7 @@ func TestOneCallerLeavingDoesNotFailOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &keyShelf{}
 		ring := NewKeyring(KeyringConfig{Store: shelf})
-		if err := ring.refresh(t.Context()); err != nil {
+		if err := ring.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)

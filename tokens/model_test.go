@@ -259,7 +259,7 @@ func (n *node) feed(ctx context.Context) {
 		at := time.Now()
 		set, err := nodeStore{n}.LoadRules(ctx)
 		if err == nil && (subscribed || set.Revision != n.rules.Revision()) {
-			err = n.rules.Refresh(ctx, subscribed)
+			err = n.rules.Refresh(ctx)
 		}
 		if err == nil {
 			n.confirmed.Store(&at)

@@ -152,13 +152,13 @@ func TestOutlivedKeysDoNotComeBack(t *testing.T) {
 			t.Errorf("the first key is still there when no token of it can be alive")
 		}
 		for range 3 {
-			if err := late.Refresh(t.Context(), true); err != nil {
+			if err := late.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if shelf.has(0) {
 				t.Errorf("a late gateway gives a key back that has been removed")
 			}
-			if err := ring.Refresh(t.Context(), true); err != nil {
+			if err := ring.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -168,7 +168,7 @@ func TestOutlivedKeysDoNotComeBack(t *testing.T) {
 		// Redis loses everything, and the late gateway's like writes it back first.
 		shelf.set(func() { shelf.keys = map[int64]Key{0: testKey} })
 		for range 2 {
-			if err := ring.Refresh(t.Context(), true); err != nil {
+			if err := ring.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -183,14 +183,14 @@ func TestKeysAreKeptWhileTheLongestLifetimeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &removingShelf{}
 		ring := NewKeyring(KeyringConfig{Store: shelf})
-		if err := ring.refresh(t.Context()); err != nil {
+		if err := ring.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ring.Rotate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1000 * time.Hour)
-		if err := ring.refresh(t.Context()); err != nil {
+		if err := ring.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(ring.Starts()); n != 2 || shelf.removals != 0 {
@@ -208,7 +208,7 @@ func TestRotateFailsPlainly(t *testing.T) {
 	if _, err := ring.Rotate(t.Context()); !errors.Is(err, ErrUnavailable) || len(shelf.keys) != 0 {
 		t.Errorf("Rotate before the first read = %v, want ErrUnavailable and nothing added", err)
 	}
-	if err := ring.refresh(t.Context()); err != nil {
+	if err := ring.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	shelf.fault = errDown

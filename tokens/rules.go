@@ -143,10 +143,9 @@ func (r *Rules) onAdd(tell func(added []Rule)) {
 	r.watchers = append(r.watchers, tell)
 }
 
-// Refresh reads the store, merges, and gives back what the store has lost. It is
-// a re-read in full whether or not full is set. The error matches
-// [ErrUnavailable].
-func (r *Rules) Refresh(ctx context.Context, _ bool) error {
+// Refresh reads the store, merges its rules, and writes back what the store has lost. The error
+// matches [ErrUnavailable].
+func (r *Rules) Refresh(ctx context.Context) error {
 	known := r.current.Load() // before it is read: what comes meanwhile is not lost
 	there, err := r.store.LoadRules(ctx)
 	if err != nil {
@@ -176,7 +175,7 @@ func (r *Rules) Add(ctx context.Context, rule Rule) (Rule, error) {
 	if err == nil && revision <= known {
 		// The store has forgotten revisions. The generation it gave may be one that
 		// living tokens carry, so it is told, and asked again.
-		if err = r.Refresh(ctx, true); err == nil {
+		if err = r.Refresh(ctx); err == nil {
 			stored, revision, err = r.store.AddRule(ctx, rule)
 		}
 	}

@@ -349,7 +349,7 @@ func TestOlderGenerationInTheStore(t *testing.T) {
 
 func refresh(t *testing.T, rules *tokens.Rules) {
 	t.Helper()
-	if err := rules.Refresh(t.Context(), true); err != nil {
+	if err := rules.Refresh(t.Context()); err != nil {
 		t.Fatalf("Refresh = %v, want nil", err)
 	}
 }
@@ -367,7 +367,7 @@ func TestRulesAreLoadedOnlyWhenTold(t *testing.T) {
 			}
 			return nil
 		})
-		if err := rules.Refresh(t.Context(), true); !errors.Is(err, tokens.ErrUnavailable) || rules.Loaded() || rules.Longest() != 0 {
+		if err := rules.Refresh(t.Context()); !errors.Is(err, tokens.ErrUnavailable) || rules.Loaded() || rules.Longest() != 0 {
 			t.Errorf("Refresh without %s = %v, loaded %t; want ErrUnavailable", op, err, rules.Loaded())
 		}
 	}
@@ -419,7 +419,7 @@ func TestReadableRulesCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := newRules(clock, brokenRules{store})
-	if err := rules.Refresh(t.Context(), true); !errors.Is(err, tokens.ErrUnavailable) {
+	if err := rules.Refresh(t.Context()); !errors.Is(err, tokens.ErrUnavailable) {
 		t.Errorf("Refresh = %v, want ErrUnavailable", err)
 	}
 	if rules.Generation("a") == 0 || rules.Revision() != 0 || rules.Loaded() {

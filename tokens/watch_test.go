@@ -194,7 +194,7 @@ func TestWatchRulesOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.want(t, "it", "")
-		if err := g.rules.Refresh(t.Context(), false); err != nil {
+		if err := g.rules.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		c.want(t, "it", "revoked") // before Refresh returned

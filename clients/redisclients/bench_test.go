@@ -20,7 +20,7 @@ func BenchmarkRefresh(b *testing.B) {
 	fill(b, rdb, many)
 	g := newGateway(rdb)
 	begin := time.Now()
-	if err := g.Refresh(b.Context(), true); err != nil || g.registry.Len() != many {
+	if err := g.Refresh(b.Context()); err != nil || g.registry.Len() != many {
 		b.Fatalf("%d clients, %v", g.registry.Len(), err)
 	}
 	b.Logf("first load: %s", time.Since(begin))
@@ -30,14 +30,14 @@ func BenchmarkRefresh(b *testing.B) {
 			if _, err := other.Update(b.Context(), document("c000007"), 0); err != nil {
 				b.Fatal(err)
 			}
-			if err := g.Refresh(b.Context(), false); err != nil {
+			if err := g.Poll(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("full", func(b *testing.B) {
 		for b.Loop() {
-			if err := g.Refresh(b.Context(), true); err != nil {
+			if err := g.Refresh(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -47,7 +47,7 @@ func BenchmarkRefresh(b *testing.B) {
 			if err := rdb.FlushAll(b.Context()).Err(); err != nil {
 				b.Fatal(err)
 			}
-			if err := g.Refresh(b.Context(), true); err != nil {
+			if err := g.Refresh(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -122,8 +122,12 @@ func newGateway(rdb redis.UniversalClient) *gateway {
 
 func (g *gateway) refresh(t testing.TB, full bool) {
 	t.Helper()
-	if err := g.Refresh(t.Context(), full); err != nil {
-		t.Fatalf("Refresh = %v", err)
+	read := g.Poll
+	if full {
+		read = g.Refresh
+	}
+	if err := read(t.Context()); err != nil {
+		t.Fatalf("reading the clients = %v", err)
 	}
 }
 

@@ -17,19 +17,25 @@ const (
 // to it is in the copy.
 func (s *Store) Revision() uint64 { return s.registry.Revision() }
 
-// Refresh reads what has changed since the last time: one round trip for 500
-// changed clients. The first time, and if full is set or something seems to be
-// missing, everything is compared instead, and what Redis has forgotten is given
-// back. When it returns nil, the registry holds every change that was made before
-// the call. Calls take turns.
-func (s *Store) Refresh(ctx context.Context, full bool) error {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return failure("read the clients", context.Cause(ctx))
+// Refresh compares the registry with Redis, reads what differs, and writes back what Redis has
+// lost. When Refresh returns nil, the registry holds every change that was made before the call. One
+// call of Refresh or Poll runs at a time; the others wait.
+func (s *Store) Refresh(ctx context.Context) error {
+	if err := s.enter(ctx); err != nil {
+		return err
 	}
-	if !full && s.registry.Loaded() {
+	defer s.exit()
+	return s.compare(ctx)
+}
+
+// Poll is Refresh by reading the changes since the last call alone: one round trip for 500 changed
+// clients. It compares everything if nothing was read before, or if a change seems to be missing.
+func (s *Store) Poll(ctx context.Context) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.exit()
+	if s.registry.Loaded() {
 		done, err := s.catchUp(ctx)
 		if done || err != nil {
 			return err
@@ -37,6 +43,18 @@ func (s *Store) Refresh(ctx context.Context, full bool) error {
 	}
 	return s.compare(ctx)
 }
+
+// enter waits until no other refresh runs.
+func (s *Store) enter(ctx context.Context) error {
+	select {
+	case s.refreshing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return failure("read the clients", context.Cause(ctx))
+	}
+}
+
+func (s *Store) exit() { <-s.refreshing }
 
 // catchUp reads what is newer than the copy. It reports false if the copy may
 // not be complete then.

@@ -60,12 +60,12 @@ const grace = time.Minute
 // [clients.Store] and is safe for concurrent use. Whatever keeps Redis from being
 // asked is an [*Error], which matches [clients.ErrUnavailable].
 type Store struct {
-	rdb      redis.UniversalClient
-	keys     keys
-	scripts  *redisscript.Runner
-	registry *clients.Registry
-	options  Options
-	turn     chan struct{} // has room while a refresh may begin
+	rdb        redis.UniversalClient
+	keys       keys
+	scripts    *redisscript.Runner
+	registry   *clients.Registry
+	options    Options
+	refreshing chan struct{} // has a value while a refresh runs
 
 	mu     sync.Mutex // held while the copy changes, never while waiting for Redis
 	copied copied
@@ -81,13 +81,13 @@ func New(rdb redis.UniversalClient, registry *clients.Registry, o Options) *Stor
 	o = o.withDefaults()
 	keys := newKeys(o.Prefix)
 	return &Store{
-		rdb:      rdb,
-		keys:     keys,
-		scripts:  keys.runner(rdb),
-		registry: registry,
-		options:  o,
-		turn:     make(chan struct{}, 1),
-		copied:   copied{versions: map[string]version{}},
+		rdb:        rdb,
+		keys:       keys,
+		scripts:    keys.runner(rdb),
+		registry:   registry,
+		options:    o,
+		refreshing: make(chan struct{}, 1),
+		copied:     copied{versions: map[string]version{}},
 	}
 }
 

@@ -469,8 +469,8 @@ func TestUnavailable(t *testing.T) {
 			"Load":         func() error { _, err := g.Load(t.Context(), "a"); return err },
 			"LastUsed":     func() error { _, err := g.LastUsed(t.Context(), known); return err },
 			"Touch":        func() error { return g.Touch(t.Context(), []clients.Use{{At: noon}}) },
-			"Refresh":      func() error { return g.Refresh(t.Context(), false) },
-			"Refresh full": func() error { return g.Refresh(t.Context(), true) },
+			"Poll":         func() error { return g.Poll(t.Context()) },
+			"Refresh":      func() error { return g.Refresh(t.Context()) },
 		} {
 			err := do()
 			var failed *Error
@@ -486,7 +486,7 @@ func TestUnavailable(t *testing.T) {
 		}
 	}
 	server.Do("REPLICAOF", "127.0.0.1", "1")
-	if err := g.Refresh(t.Context(), false); !errors.Is(err, clients.ErrUnavailable) {
+	if err := g.Poll(t.Context()); !errors.Is(err, clients.ErrUnavailable) {
 		t.Errorf("Refresh from a replica = %v, want ErrUnavailable: its copy may be old", err)
 	}
 	if _, err := g.Load(t.Context(), "nobody"); !errors.Is(err, clients.ErrUnavailable) {
@@ -497,7 +497,7 @@ func TestUnavailable(t *testing.T) {
 	check("stopped")
 	server.Restart()
 	server.Do("SET", "{sg}:c", "of another type")
-	if err := g.Refresh(t.Context(), true); !errors.Is(err, clients.ErrUnavailable) {
+	if err := g.Refresh(t.Context()); !errors.Is(err, clients.ErrUnavailable) {
 		t.Errorf("Refresh with a key of another type = %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func (s *Store) run(ctx context.Context, op string, sc *redisscript.Script, args
 		if reply[0] != "behind" {
 			return verdict(op, reply)
 		}
-		if err := s.Refresh(ctx, true); err != nil {
+		if err := s.Refresh(ctx); err != nil {
 			return 0, 0, err
 		}
 	}

@@ -38,12 +38,17 @@ type counter struct {
 
 var errTold = errors.New("told to fail")
 
-func (c *counter) Refresh(ctx context.Context, full bool) error {
-	if full {
-		c.full.Add(1)
-	} else {
-		c.changes.Add(1)
-	}
+func (c *counter) Refresh(ctx context.Context) error {
+	c.full.Add(1)
+	return c.read(ctx)
+}
+
+func (c *counter) Poll(ctx context.Context) error {
+	c.changes.Add(1)
+	return c.read(ctx)
+}
+
+func (c *counter) read(ctx context.Context) error {
 	if c.block != nil {
 		select {
 		case <-c.block:
@@ -59,9 +64,9 @@ func (c *counter) Refresh(ctx context.Context, full bool) error {
 func (c *counter) all() int64 { return c.changes.Load() + c.full.Load() }
 
 // refresh is a follower made of a function.
-type refresh func(ctx context.Context, full bool) error
+type refresh func(ctx context.Context) error
 
-func (f refresh) Refresh(ctx context.Context, full bool) error { return f(ctx, full) }
+func (f refresh) Refresh(ctx context.Context) error { return f(ctx) }
 
 // gateway is one store with a running feed and all that it reports.
 type gateway struct {
@@ -99,7 +104,7 @@ func startGateway(t *testing.T, opts redisstore.Options, change ...func(*gateway
 	}
 	g.feed = store.Feed(redisstore.FeedConfig{
 		Followers: map[string]redisstore.Follower{
-			redisstore.PushRules:  refresh(func(ctx context.Context, full bool) error { g.rulesRead.Add(1); return g.rules.Refresh(ctx, full) }),
+			redisstore.PushRules:  refresh(func(ctx context.Context) error { g.rulesRead.Add(1); return g.rules.Refresh(ctx) }),
 			redisstore.PushClient: &g.client, redisstore.PushKeys: &g.keys,
 		},
 		OnToken: func(id idgen.ID) { g.locked(func() { g.tokens[id]++ }) },

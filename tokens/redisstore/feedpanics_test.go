@@ -54,9 +54,9 @@ func TestPanicsOfAFeed(t *testing.T) {
 	}
 	reported := make(chan error, 64)
 	feed := store.Feed(redisstore.FeedConfig{
-		Followers: map[string]redisstore.Follower{redisstore.PushRules: refresh(func(ctx context.Context, full bool) error {
+		Followers: map[string]redisstore.Follower{redisstore.PushRules: refresh(func(ctx context.Context) error {
 			fault(&rule)
-			return rules.Refresh(ctx, full)
+			return rules.Refresh(ctx)
 		})},
 		OnToken: func(idgen.ID) { fault(&push); heard.Add(1) },
 		OnGap:   func() { gaps.Add(1) },
@@ -139,13 +139,13 @@ func TestPanicOfARefresh(t *testing.T) {
 	broken.Store(true)
 	feed := store.Feed(redisstore.FeedConfig{
 		Followers: map[string]redisstore.Follower{
-			redisstore.PushRules: refresh(func(context.Context, bool) error {
+			redisstore.PushRules: refresh(func(context.Context) error {
 				if broken.Load() {
 					panic("a fault of the test")
 				}
 				return nil
 			}),
-			redisstore.PushKeys: refresh(func(context.Context, bool) error { return nil }),
+			redisstore.PushKeys: refresh(func(context.Context) error { return nil }),
 		},
 		Report: func(err error) { failures <- err },
 	})

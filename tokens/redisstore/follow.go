@@ -15,14 +15,20 @@ import (
 // together.
 const coalesce = 20 * time.Millisecond
 
-// A Follower keeps a copy of something that all gateways share under one
-// revision. A [Feed] keeps it current.
+// A Follower keeps a copy of something that all gateways share under one revision. A [Feed] keeps
+// the copy current.
 type Follower interface {
-	// Refresh reads what has changed. full says that the follower cannot rely on
-	// having been told of all changes, and that Redis may have forgotten some: it
-	// reads everything, and gives back what is missing there. It must end in
-	// bounded time. The Feed never calls it twice at once.
-	Refresh(ctx context.Context, full bool) error
+	// Refresh reads everything, and writes back what Redis has lost. It must end in bounded time.
+	// The Feed never calls it twice at once.
+	Refresh(ctx context.Context) error
+}
+
+// Poller is a [Follower] that can also read the changes alone.
+type Poller interface {
+	Follower
+	// Poll reads what has changed since the last Refresh or Poll. The Feed calls it in place of
+	// Refresh while messages arrive and Redis has lost nothing.
+	Poll(ctx context.Context) error
 }
 
 // worker refreshes one follower, one time after the other. A request made while
@@ -81,7 +87,10 @@ func (w *worker) run(ctx context.Context) {
 // refresh has the follower refresh. A panic is an error like any other: the next turn tries again.
 func (w *worker) refresh(ctx context.Context, full bool) (err error) {
 	defer panics.Into(panics.Feed, &err)
-	return w.follower.Refresh(ctx, full)
+	if poller, ok := w.follower.(Poller); ok && !full {
+		return poller.Poll(ctx)
+	}
+	return w.follower.Refresh(ctx)
 }
 
 func (w *worker) take() *turn {
