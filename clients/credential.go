@@ -23,21 +23,7 @@ func (c Credential) Secret() Secret { return c.secret }
 // the time of creation, are cut to milliseconds. plain is to be shown once.
 func Issue(id string, now, expires time.Time) (plain Plaintext, c Credential) {
 	plain, digest := NewSecret()
-	return plain, credential(id, digest, now, expires)
-}
-
-// Adopt takes a secret that was made elsewhere, if it has the form of a client
-// secret and its check digits are right (see [CheckSecret]). The error matches
-// [ErrSecretFormat] and does not repeat the text.
-func Adopt(id, text string, now, expires time.Time) (Credential, error) {
-	if err := CheckSecret(text); err != nil {
-		return Credential{}, err
-	}
-	return credential(id, Digest(text), now, expires), nil
-}
-
-func credential(id string, digest [32]byte, now, expires time.Time) Credential {
-	return Credential{Secret{ID: id, SHA256: digest, CreatedAt: milliseconds(now), ExpiresAt: milliseconds(expires)}}
+	return plain, Credential{Secret{ID: id, SHA256: digest, CreatedAt: milliseconds(now), ExpiresAt: milliseconds(expires)}}
 }
 
 // milliseconds cuts t to what a store keeps. The zero time stays what it is.

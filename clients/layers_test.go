@@ -397,15 +397,6 @@ func TestCredentials(t *testing.T) {
 		!s.CreatedAt.Equal(noon) || !s.ExpiresAt.Equal(noon.Add(time.Hour)) {
 		t.Errorf("Issue = %+v, want the digest of the secret and times in milliseconds", s)
 	}
-	adopted, err := Adopt("mine", plain.Reveal(), noon, time.Time{})
-	if s := adopted.Secret(); err != nil || s.SHA256 != Digest(plain.Reveal()) || s.ID != "mine" || !s.ExpiresAt.IsZero() {
-		t.Errorf("Adopt = %+v, %v", s, err)
-	}
-	for _, bad := range []string{"", "hunter2", plain.Reveal() + "x", plain.Reveal()[:52] + "0"} {
-		if c, err := Adopt("mine", bad, noon, time.Time{}); bad != plain.Reveal() && (!errors.Is(err, ErrSecretFormat) || !c.IsZero()) {
-			t.Errorf("Adopt(%q) = %v, %v, want ErrSecretFormat and nothing", bad, c, err)
-		}
-	}
 }
 
 func TestMayInspect(t *testing.T) {

@@ -42,8 +42,9 @@ type Rule struct {
 	From       time.Time
 	Until      time.Time
 
-	// End is the instant from which on nothing that the rule matches can be
-	// alive. Given by the [RuleStore], as [RuleEnd] computes it.
+	// End is the first instant at which no token that the rule matches can be alive: Until, or the
+	// instant of writing for a RuleClient, plus the longest lifetime that any gateway ever permitted,
+	// plus [RuleGrace]; rounded up to a millisecond. The [RuleStore] sets it.
 	End time.Time
 	// Created is when the rule was written, by the clock of the [RuleStore]. By
 	// says who wrote it, and Why is what they gave as the reason. A store may
@@ -84,13 +85,6 @@ func BeforeRule(instant time.Time) Rule {
 func floorMilli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()) }
 func ceilMilli(t time.Time) time.Time  { return floorMilli(t.Add(time.Millisecond - time.Nanosecond)) }
 func milliText(t time.Time) string     { return strconv.FormatInt(t.UnixMilli(), 10) }
-
-// RuleEnd returns the [Rule.End] of a rule whose last token was minted before
-// the given instant: Until, or the instant of writing for a RuleClient. longest
-// is the longest lifetime that any gateway ever permitted.
-func RuleEnd(last time.Time, longest time.Duration) time.Time {
-	return ceilMilli(last.Add(longest + RuleGrace))
-}
 
 // RuleSet is all that is known about rules at one time.
 type RuleSet struct {

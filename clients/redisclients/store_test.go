@@ -262,19 +262,15 @@ func TestSecretsOfAClient(t *testing.T) {
 	if _, err := g.RemoveSecret(ctx, "a", "s3", 0); err != nil {
 		t.Fatal(err)
 	}
-	plain, named := clients.Issue("s4", noon, time.Time{})
+	_, named := clients.Issue("s4", noon, time.Time{})
 	if _, err := g.AddSecret(ctx, "a", named, time.Time{}, 0); !errors.Is(err, clients.ErrExists) {
 		t.Errorf("AddSecret under a name that is taken = %v", err)
 	}
-	adopted, err := clients.Adopt("mine", plain.Reveal(), noon, time.Time{})
-	if err != nil {
-		t.Fatal(err)
+	_, unnamed := clients.Issue("", noon, time.Time{})
+	if _, err := g.AddSecret(ctx, "a", unnamed, time.Time{}, 0); err != nil {
+		t.Errorf("AddSecret of a secret without a name = %v", err)
 	}
-	if _, err := g.AddSecret(ctx, "a", adopted, time.Time{}, 0); err != nil {
-		t.Errorf("AddSecret of a secret made elsewhere = %v", err)
-	}
-	again, _ := clients.Adopt("other", plain.Reveal(), noon, time.Time{})
-	if _, err := g.AddSecret(ctx, "a", again, time.Time{}, 0); !errors.Is(err, clients.ErrExists) {
+	if _, err := g.AddSecret(ctx, "a", unnamed, time.Time{}, 0); !errors.Is(err, clients.ErrExists) {
 		t.Errorf("AddSecret of a secret that is there = %v", err)
 	}
 
@@ -283,7 +279,7 @@ func TestSecretsOfAClient(t *testing.T) {
 	if !errors.Is(err, clients.ErrTooManySecrets) {
 		t.Errorf("AddSecret of one too many = %v, %v", change, err)
 	}
-	if change, err = g.AddSecret(ctx, "a", issue(), noon, 0); err != nil || len(change.After.Secrets) != 1 || change.Secret.ID != "s17" {
+	if change, err = g.AddSecret(ctx, "a", issue(), noon, 0); err != nil || len(change.After.Secrets) != 1 || change.Secret.ID != "s18" {
 		t.Fatalf("rotation without overlap = %+v, %v, want one secret", change.After, err)
 	}
 	if _, err := g.AddSecret(ctx, "a", issue(), noon.Add(time.Hour), 0); err != nil {
@@ -296,7 +292,7 @@ func TestSecretsOfAClient(t *testing.T) {
 	for _, s := range change.After.Secrets {
 		ends = append(ends, s.ID+" "+s.ExpiresAt.Format("15:04"))
 	}
-	if got, want := strings.Join(ends, ", "), "s17 13:00, s18 14:00, s19 00:00"; got != want {
+	if got, want := strings.Join(ends, ", "), "s18 13:00, s19 14:00, s20 00:00"; got != want {
 		t.Errorf("secrets end %s, want %s", got, want)
 	}
 	if !change.Before.Secrets[1].ExpiresAt.IsZero() {

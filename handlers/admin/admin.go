@@ -46,23 +46,11 @@ type ClientRegistry interface {
 // ClientStore keeps the clients that can be changed. What its methods promise,
 // and how they fail, is told at [clients.Store], which is one.
 type ClientStore interface {
-	clientWriter
-	secretWriter
-	clientReader
-}
-
-type clientWriter interface {
 	Create(ctx context.Context, d clients.Document, secret clients.Credential) (clients.Change, error)
 	Update(ctx context.Context, d clients.Document, expected uint64) (clients.Change, error)
 	Delete(ctx context.Context, id string, expected uint64) (clients.Change, error)
-}
-
-type secretWriter interface {
 	AddSecret(ctx context.Context, id string, secret clients.Credential, others time.Time, expected uint64) (clients.Change, error)
 	RemoveSecret(ctx context.Context, id, secretID string, expected uint64) (clients.Change, error)
-}
-
-type clientReader interface {
 	Load(ctx context.Context, id string) (*clients.Client, error)
 	LastUsed(ctx context.Context, of ...*clients.Client) (map[clients.SecretRef]time.Time, error)
 }

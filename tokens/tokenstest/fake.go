@@ -252,10 +252,10 @@ func (s *Store) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uint64
 	s.pruneRules()
 	s.rules.Revision++
 	r.Created = time.UnixMilli(now.UnixMilli())
-	r.End = tokens.RuleEnd(r.Until, s.rules.Longest)
+	r.End = ruleEnd(r.Until, s.rules.Longest)
 	if r.Kind == tokens.RuleClient {
 		r.Generation = s.rules.Revision
-		r.End = tokens.RuleEnd(now, s.rules.Longest)
+		r.End = ruleEnd(now, s.rules.Longest)
 	}
 	return s.putRule(r), s.rules.Revision, nil
 }

@@ -61,7 +61,7 @@ func testRulesRoundTrip(t *testing.T, newStore NewRuleStoreFunc) {
 		if stored.Created.Before(before.Add(-time.Second)) || stored.Created.After(now().Add(time.Second)) {
 			t.Errorf("Created is %s, want the store's clock, %s", stored.Created, before)
 		}
-		if least := tokens.RuleEnd(last, longest); stored.End.Before(least.Add(-time.Millisecond)) || stored.End.After(least.Add(time.Second)) {
+		if least := ruleEnd(last, longest); stored.End.Before(least.Add(-time.Millisecond)) || stored.End.After(least.Add(time.Second)) {
 			t.Errorf("End of %s is %s, want %s", r.ID, stored.End, least)
 		}
 		r.Created, r.End = stored.Created, stored.End
@@ -139,7 +139,7 @@ func testRestore(t *testing.T, newStore NewRuleStoreFunc) {
 	set := tokens.RuleSet{Revision: 57, Longest: longest, Rules: []tokens.Rule{client, worker}}
 	for i := range set.Rules {
 		set.Rules[i].Created = time.UnixMilli(now().UnixMilli())
-		set.Rules[i].End = tokens.RuleEnd(now(), longest)
+		set.Rules[i].End = ruleEnd(now(), longest)
 	}
 	for range 2 { // again changes nothing
 		restore(t, store, set)
@@ -226,4 +226,12 @@ func wantRules(t *testing.T, store tokens.RuleStore, want tokens.RuleSet) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("LoadRules differs (-want +got):\n%s", diff)
 	}
+}
+
+// ruleEnd returns the [tokens.Rule.End] of a rule whose last token was minted before the given
+// instant: Until, or the instant of writing for a RuleClient. longest is the longest lifetime that
+// any gateway ever permitted.
+func ruleEnd(last time.Time, longest time.Duration) time.Time {
+	end := last.Add(longest + tokens.RuleGrace)
+	return time.UnixMilli(end.Add(time.Millisecond - time.Nanosecond).UnixMilli())
 }
