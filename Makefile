@@ -173,6 +173,16 @@ image: ## Build the image and check it.
 compose-smoke: ## Try the compose file: start, use, restart, stop.
 	.ci/compose-smoke
 
+UPS ?= 0
+
+.PHONY: compose-again
+compose-again: ## Start and stop the example again and again, UPS (0) times with a token; needs the images that compose-smoke builds.
+	.ci/compose-again $(UPS)
+
+.PHONY: compose-again-full
+compose-again-full: ## The same with ten starts, as bench/results/compose.md; takes three minutes.
+	REPORT=bench/results/compose.md .ci/compose-again 10
+
 .PHONY: engine-test
 engine-test: ## Try discovery and scaling with the Docker engine; needs the images that compose-smoke builds.
 	SNOWGATE_TEST_ENGINE=1 go test -count=1 -v -timeout 5m ./integration/engine

@@ -2,8 +2,7 @@
 # Makes the example's secrets and configuration, each only if it is missing.
 # Runs as the service `setup` of docker-compose.yml; deploy/compose is /example.
 #
-# To start anew: delete config/snowgate.yaml and secrets/example-client (a new
-# client secret) or everything in secrets/ (also a new Redis password).
+# To start anew, with other secrets and an empty Redis: deploy/compose/reset.
 set -eu
 umask 077
 

@@ -37,7 +37,7 @@ const (
 const root = "../.."
 
 // project is the example of docker-compose.yml and docker-compose.labels.yml, with
-// testdata/compose.yml laid over them, running: with a name, a port and subnets of
+// testdata/compose.yml laid over them, running: with a name, a port and a subnet of
 // its own, so that several can run at a time.
 type project struct {
 	name    string
@@ -63,16 +63,16 @@ func newProject(dir, image string) (*project, error) {
 	if err != nil {
 		return nil, err
 	}
-	subnets, err := freeSubnets(2)
+	subnets, err := freeSubnets(1)
 	if err != nil {
 		return nil, err
 	}
 	p := &project{
 		name: "snowgate-engine-" + strconv.Itoa(os.Getpid()), dir: dir, image: image, command: command,
-		url: "http://127.0.0.1:" + port, subnet: subnets[1],
+		url: "http://127.0.0.1:" + port, subnet: subnets[0],
 	}
 	p.environ = append(os.Environ(), "COMPOSE_PROJECT_NAME="+p.name, "GATEWAY_PORT="+port,
-		"CONTROL_SUBNET="+subnets[0], "SERVICES_SUBNET="+subnets[1], "SNOWGATE_TEST_IMAGE="+image)
+		"SERVICES_SUBNET="+p.subnet, "SNOWGATE_TEST_IMAGE="+image)
 	return p, p.write()
 }
 
