@@ -38,6 +38,7 @@ func runRevoke(ctx context.Context, p *Process, args []string) error {
 	flags.StringVar(&wanted.Before, "before", "", "revoke everything that was issued before this `instant`")
 	dry := flags.Bool("dry-run", false, "revoke nothing; say how many live tokens it would concern")
 	within := flags.Duration("count-timeout", time.Minute, "how `long` to count the live tokens that a rule covers; 0: do not count")
+	force := flags.Bool("force", false, "revoke also a client, token or worker that the gateway does not know")
 	flags.StringVar(&wanted.Reason, "reason", "", "`text` for the audit line and the list of rules")
 	if err := parseFlags(p, flags, args, 0); err != nil {
 		return err
@@ -54,6 +55,11 @@ func runRevoke(ctx context.Context, p *Process, args []string) error {
 	}
 	if *dry {
 		return c.dryRun(ctx, p, wanted, *within, *shared.output)
+	}
+	if !*force {
+		if err := c.checkKnown(ctx, wanted, *within); err != nil {
+			return err
+		}
 	}
 	var made revocationMade
 	if _, err := c.call(ctx, http.MethodPost, "/revocations", "", wanted, &made); err != nil {

@@ -278,7 +278,7 @@ func oneOf(value string, all ...string) string {
 	if slices.Contains(all, value) {
 		return ""
 	}
-	return "is none of " + strings.Join(all, ", ") + suggest(value, "", all)
+	return "is none of " + strings.Join(all, ", ") + Suggest(value, "", all)
 }
 
 // checkAddress asks for host:port with a port number; 0 lets the system choose.

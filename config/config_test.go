@@ -567,8 +567,8 @@ func TestSuggest(t *testing.T) {
 		if want != "" {
 			want = "; did you mean " + want + "?"
 		}
-		if got := suggest(name, "", known); got != want {
-			t.Errorf("suggest(%q) = %q, want %q", name, got, want)
+		if got := Suggest(name, "", known); got != want {
+			t.Errorf("Suggest(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

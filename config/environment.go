@@ -142,7 +142,7 @@ func (v *variables) refuseUnknown(given map[string]string) {
 		if strings.HasPrefix(name, testPrefix) || serviceLink(name, value) {
 			continue
 		}
-		hint := suggest(strings.TrimPrefix(name, Prefix), Prefix, known)
+		hint := Suggest(strings.TrimPrefix(name, Prefix), Prefix, known)
 		v.faults = append(v.faults, Fault{Variable: quoteName(name), Message: "unknown variable" + hint})
 	}
 }

@@ -107,9 +107,9 @@ func looksSecret(text string) bool {
 	return isURL && strings.Contains(authority, "@")
 }
 
-// suggest returns a "; did you mean …?" with that of known which is closest to
+// Suggest returns a "; did you mean …?" with that of known which is closest to
 // name, or nothing if none is close. prefix goes before it.
-func suggest(name, prefix string, known []string) string {
+func Suggest(name, prefix string, known []string) string {
 	best, least := "", min(3, len(name)/3)
 	for _, candidate := range known {
 		if d := distance(name, candidate, least); d <= least && (best == "" || d < least) {

@@ -107,7 +107,7 @@ func (d *decoder) object(n *yaml.Node, what string, known ...string) object {
 			d.fault(key, "key %s is given twice, first at %s", quote(name), place(earlier))
 			continue
 		case !slices.Contains(known, name):
-			d.fault(key, "unknown key %s in %s%s", quote(name), what, suggest(name, "", known))
+			d.fault(key, "unknown key %s in %s%s", quote(name), what, Suggest(name, "", known))
 		default:
 			o.keys[name] = value
 		}
