@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"text/tabwriter"
 
+	"snowgate/config"
 	"snowgate/gateway"
 )
 
@@ -62,7 +65,7 @@ func commands() []command {
 		{"ids free", "-worker N | -unused [-for 24h]", "free worker numbers that addresses keep (WORKER_ID=registry)", runIDsFree},
 		{"ids rebase", "-epoch T | -layout L | …", "change epoch, layout or token key of an installation", runRebase},
 		{"token inspect", "[TOKEN-or-ID]", "decode a token or its id offline", runTokenInspect},
-		{"config", "[-check [-redis]]", "print the effective configuration, or only check it", runConfig},
+		{"config", "[-check [FILE] [-redis]]", "print the effective configuration, or only check it", runConfig},
 		{"version", "", "print version, commit and Go version", runVersion},
 	}
 }
@@ -109,16 +112,44 @@ func (p *Process) dispatch(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		p.help(p.Stdout)
+		p.help(p.Stdout, "")
 		return nil
+	case "-v", "-version", "--version":
+		args = []string{"version"}
 	}
 	for _, c := range commands() {
 		if rest, ok := c.match(args); ok {
 			return c.run(ctx, p, rest)
 		}
 	}
-	p.help(p.Stderr)
-	return usageError{fmt.Errorf("unknown command %q", args[0])}
+	return p.unknown(args)
+}
+
+// unknown says what is wrong with args, which begin with no command, or prints the commands of a
+// group for -h.
+func (p *Process) unknown(args []string) error {
+	var groups, members []string
+	for _, c := range commands() {
+		group, member, _ := strings.Cut(c.name, " ")
+		groups = append(groups, group)
+		if group == args[0] {
+			members = append(members, member)
+		}
+	}
+	if len(members) == 0 {
+		p.help(p.Stderr, "")
+		return usageError{fmt.Errorf("unknown command %q%s", args[0], config.Suggest(args[0], "", groups))}
+	}
+	all := "needs one of: " + strings.Join(members, ", ")
+	switch {
+	case len(args) == 1:
+		p.help(p.Stderr, args[0])
+		return usageError{fmt.Errorf("%q %s", args[0], all)}
+	case slices.Contains([]string{"help", "-h", "-help", "--help"}, args[1]):
+		p.help(p.Stdout, args[0])
+		return nil
+	}
+	return usageError{fmt.Errorf("unknown command %q%s; %q %s", args[0]+" "+args[1], config.Suggest(args[1], "", members), args[0], all)}
 }
 
 // match reports whether args begin with the words of the command's name, and
@@ -136,10 +167,14 @@ func (c command) match(args []string) ([]string, bool) {
 	return args[len(words):], true
 }
 
-func (p *Process) help(w io.Writer) {
+// help prints the commands, or those of one group.
+func (p *Process) help(w io.Writer, group string) {
 	fmt.Fprint(w, "snowgate is a token gateway for services in Docker networks.\n\nUsage:\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range commands() {
+		if group != "" && !strings.HasPrefix(c.name, group+" ") {
+			continue
+		}
 		fmt.Fprintf(table, "  snowgate %s %s\t%s\n", c.name, c.args, c.summary)
 	}
 	_ = table.Flush()

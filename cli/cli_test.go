@@ -36,9 +36,15 @@ func TestWrongCommandLines(t *testing.T) {
 		want []string // all of them are in the complaint
 	}{
 		{[]string{"nonsense"}, []string{`unknown command "nonsense"`, "Usage:"}},
-		{[]string{"client"}, []string{`unknown command "client"`}}, // half a command is none
-		{[]string{"client", "erase"}, []string{`unknown command "client"`}},
-		{[]string{"version", "-x"}, []string{"-x"}},
+		{[]string{"cleint", "list"}, []string{`unknown command "cleint"; did you mean client?`}},
+		{[]string{"client"}, []string{`"client" needs one of: new, list, show, create, rotate, disable, enable, delete`}},
+		{[]string{"client", "erase"}, []string{`unknown command "client erase"`, "one of: new, list"}},
+		{[]string{"client", "lists"}, []string{`unknown command "client lists"; did you mean list?`}},
+		{[]string{"key"}, []string{`"key" needs one of: rotate, list`}},
+		{[]string{"version", "-x"}, []string{"flag provided but not defined: -x", `"snowgate version -h"`}},
+		{[]string{"echo", "-lisen=:1"}, []string{"-lisen; did you mean -listen?", `"snowgate echo -h" tells the flags`}},
+		{[]string{"client", "new", "-id", "a", "-scope", "a,b"}, []string{`-scope "a,b": scopes are separated by spaces`, `-scope "a b"`}},
+		{[]string{"client", "create", "a", "-scope", "a, b"}, []string{`-scope "a, b": scopes are separated by spaces`, `-scope "a b"`}},
 		{[]string{"version", "extra"}, []string{`unexpected argument "extra"`}},
 		// Every fault is told, not only the first.
 		{[]string{"echo", "-wrong", "-bad=1", "extra"}, []string{"-wrong", "-bad", `"extra"`}},
@@ -48,6 +54,9 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"ids", "free"}, []string{"-worker", "-unused", "SNOWGATE_REDIS_URL"}},
 		{[]string{"ids", "free", "-worker", "1", "-unused", "-for", "-1h"}, []string{"one of -worker and -unused", "-for"}},
 		{[]string{"config", "-check", "-nope"}, []string{"-nope"}},
+		{[]string{"config", "-check", "none.yaml"}, []string{"SNOWGATE_CONFIG", `"none.yaml" cannot be read`}},
+		{[]string{"config", "-check", "none.yaml", "-redis", "more"}, []string{`unexpected argument "more"`}},
+		{[]string{"config", "none.yaml"}, []string{"-check none.yaml"}},
 	}
 	for _, tt := range tests {
 		code, stdout, stderr := call(t, "", nil, tt.args...)
@@ -73,6 +82,46 @@ func TestHelp(t *testing.T) {
 		}
 		if code, stdout, _ := call(t, "", nil, append(splitWords(c.name), "-h")...); code != exitOK || !strings.Contains(stdout, "Usage") {
 			t.Errorf("%s -h: exit code %d, output %q", c.name, code, stdout)
+		}
+	}
+}
+
+func TestHelpOfAGroup(t *testing.T) {
+	code, stdout, _ := call(t, "", nil, "client", "-h")
+	if code != exitOK || !strings.Contains(stdout, "snowgate client rotate ID") || strings.Contains(stdout, "snowgate key") {
+		t.Errorf("client -h: exit code %d, output %q", code, stdout)
+	}
+}
+
+func TestConfigCheckOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "my.yaml")
+	if err := os.WriteFile(file, []byte("clients: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The file is the one to check, whatever the variable names.
+	environ := []string{"SNOWGATE_CONFIG=/nowhere", "SNOWGATE_WORKER_ID=1"}
+	if code, stdout, stderr := call(t, "", environ, "config", "-check", file); code != exitOK || stdout != "ok: the variables, "+file+"\n" {
+		t.Errorf("config -check FILE: %d %q %q", code, stdout, stderr)
+	}
+	if code, stdout, stderr := call(t, "", environ[1:], "config", "-check"); code != exitOK || stdout != "ok: the variables; SNOWGATE_CONFIG is not set\n" {
+		t.Errorf("config -check: %d %q %q", code, stdout, stderr)
+	}
+}
+
+// What configures the gateway is not its flags, and its help tells what is.
+func TestHelpOfServe(t *testing.T) {
+	code, stdout, _ := call(t, "", nil, "serve", "-h")
+	for _, want := range []string{"has no flags", "SNOWGATE_LISTEN ", "(default :8080)", "SNOWGATE_REDIS_URL ", "_FILE"} {
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("serve -h: exit code %d, want %q in it:\n%s", code, want, stdout)
+		}
+	}
+}
+
+func TestVersionAsAFlag(t *testing.T) {
+	for _, flag := range []string{"--version", "-version", "-v"} {
+		if code, stdout, stderr := call(t, "", nil, flag); code != exitOK || !strings.HasPrefix(stdout, "snowgate ") {
+			t.Errorf("snowgate %s: %d %q %q", flag, code, stdout, stderr)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"snowgate/clients"
-	"snowgate/internal/scope"
 	"snowgate/limit"
 )
 
@@ -259,8 +258,8 @@ func runClientCreate(ctx context.Context, p *Process, args []string) error {
 // checkCreation tells what can be told without the gateway.
 func checkCreation(wanted creation, audiences words, ttl, expires time.Duration) error {
 	var faults []error
-	if _, err := scope.Parse(wanted.Scope); err != nil {
-		faults = append(faults, fmt.Errorf("-scope: %w", err))
+	if _, err := parseScope(wanted.Scope); err != nil {
+		faults = append(faults, err)
 	}
 	for _, audience := range audiences {
 		if !clients.ValidAudience(audience) {

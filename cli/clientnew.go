@@ -9,7 +9,6 @@ import (
 
 	"snowgate/clients"
 	"snowgate/config"
-	"snowgate/internal/scope"
 )
 
 // words is a flag that may be repeated.
@@ -39,10 +38,7 @@ func runClientNew(_ context.Context, p *Process, args []string) error {
 	if *introspect {
 		client.Introspect = clients.IntrospectAny
 	}
-	list, err := scope.Parse(*scopes)
-	if err != nil {
-		err = fmt.Errorf("-scope: %w", err)
-	}
+	list, err := parseScope(*scopes)
 	if err := errors.Join(checkClient(client), err); err != nil {
 		return usageError{err}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"snowgate/config"
 	"snowgate/gateway"
@@ -11,15 +13,26 @@ import (
 
 func runConfig(ctx context.Context, p *Process, args []string) error {
 	flags := newFlags("config")
-	check := flags.Bool("check", false, "only check, and note what may not be meant; print nothing if all is well")
+	check := flags.Bool("check", false, "only check, and note what may not be meant; a FILE behind it is checked in place of that of SNOWGATE_CONFIG")
 	redis := flags.Bool("redis", false, "with -check: look into Redis, too, without writing there")
-	if err := parseFlags(p, flags, args, 0); err != nil {
+	if err := parseFlags(p, flags, args, len(args)); err != nil {
 		return err
+	}
+	environ := p.Environ
+	if flags.NArg() > 0 {
+		file := flags.Arg(0)
+		if !*check {
+			return usageError{fmt.Errorf("config: a file is only checked: config -check %s", file)}
+		}
+		if err := parseFlags(p, flags, flags.Args()[1:], 0); err != nil {
+			return err
+		}
+		environ = append(withoutVariable(environ, config.Prefix+"CONFIG"), config.Prefix+"CONFIG="+file)
 	}
 	if *redis && !*check {
 		return usageError{errors.New("config: -redis has a use only with -check")}
 	}
-	cfg, err := config.Load(p.Environ)
+	cfg, err := config.Load(environ)
 	if err != nil {
 		return usageError{err}
 	}
@@ -33,9 +46,32 @@ func runConfig(ctx context.Context, p *Process, args []string) error {
 		for _, note := range cfg.File.Lint() {
 			fmt.Fprintln(p.Stderr, cfg.ConfigFile+": note: "+note)
 		}
-		return checkAll(ctx, p, cfg, *redis)
+		if err := checkAll(ctx, p, cfg, *redis); err != nil {
+			return err
+		}
+		fmt.Fprintln(p.Stdout, "ok: "+checked(cfg, *redis))
+		return nil
 	}
 	return cfg.Print(p.Stdout)
+}
+
+// checked names what was looked at and found to be right.
+func checked(cfg config.Config, redis bool) string {
+	text := "the variables"
+	if redis {
+		text += ", Redis"
+	}
+	if cfg.ConfigFile == "" {
+		return text + "; " + config.Prefix + "CONFIG is not set"
+	}
+	return text + ", " + cfg.ConfigFile
+}
+
+// withoutVariable returns environ without the variable of that name, and without its NAME_FILE.
+func withoutVariable(environ []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		return strings.HasPrefix(entry, name+"=") || strings.HasPrefix(entry, name+"_FILE=")
+	})
 }
 
 // checkAll looks for everything that a start would find: without Redis, and, if asked to, there.

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"snowgate/config"
+	"snowgate/internal/scope"
 )
 
 // errHelp ends a command that was asked for its flags only.
@@ -30,6 +33,9 @@ func parseFlags(p *Process, flags *flag.FlagSet, args []string, positional int) 
 			flags.Usage()
 			return errHelp
 		}
+		if name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
+			err = fmt.Errorf("%w%s; \"%s -h\" tells the flags", err, suggestFlag(flags, name), flags.Name())
+		}
 		faults = append(faults, err)
 	}
 	if extra := flags.Args(); len(extra) > positional {
@@ -39,6 +45,25 @@ func parseFlags(p *Process, flags *flag.FlagSet, args []string, positional int) 
 		return usageError{fmt.Errorf("%s: %w", flags.Name(), errors.Join(faults...))}
 	}
 	return nil
+}
+
+// suggestFlag returns the hint at a flag that is spelt nearly like name, or nothing.
+func suggestFlag(flags *flag.FlagSet, name string) string {
+	var known []string
+	flags.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+	return config.Suggest(name, "-", known)
+}
+
+// parseScope reads the value of -scope.
+func parseScope(text string) (list scope.List, err error) {
+	if strings.Contains(text, ",") {
+		parts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+		return list, fmt.Errorf("-scope %q: scopes are separated by spaces: -scope %q", text, strings.Join(parts, " "))
+	}
+	if list, err = scope.Parse(text); err != nil {
+		err = fmt.Errorf("-scope: %w", err)
+	}
+	return list, err
 }
 
 // splitWords splits a command's name.

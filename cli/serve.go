@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 
 	"snowgate/config"
@@ -9,7 +11,9 @@ import (
 )
 
 func runServe(ctx context.Context, p *Process, args []string) error {
-	if err := parseFlags(p, newFlags("serve"), args, 0); err != nil {
+	flags := newFlags("serve")
+	flags.Usage = func() { serveHelp(flags.Output()) }
+	if err := parseFlags(p, flags, args, 0); err != nil {
 		return err
 	}
 	cfg, err := config.Load(p.Environ)
@@ -34,6 +38,18 @@ func runServe(ctx context.Context, p *Process, args []string) error {
 		}
 	}
 	return g.Serve(ctx, public, admin)
+}
+
+// serveHelp prints the variables, in place of flags.
+func serveHelp(w io.Writer) {
+	fmt.Fprint(w, "Usage of snowgate serve:\nIt has no flags. These variables configure it; each may be given as NAME_FILE, the path of a file with the value.\n\n")
+	for _, v := range config.Variables() {
+		fmt.Fprintf(w, "  %s ", v.Name)
+		if v.Default != "" {
+			fmt.Fprintf(w, "(default %s)", v.Default)
+		}
+		fmt.Fprintf(w, "\n    \t%s\n", v.Meaning)
+	}
 }
 
 func (p *Process) gatewayOptions(logs *gateway.Logs) gateway.Options {

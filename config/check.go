@@ -314,9 +314,12 @@ func checkRedisURL(text string) string {
 	if text == "" {
 		return ""
 	}
-	const shape = "is not a URL such as redis://host:6379/0, rediss://host:6379 or unix:///run/redis.sock"
+	shape := "is not a URL such as redis://host:6379/0, rediss://host:6379 or unix:///run/redis.sock"
 	u, err := url.Parse(text)
-	if err != nil {
+	if err != nil || strings.Count(text, "@") > strings.Count(u.Host, "@") && u.User == nil || strings.Contains(text, "#") {
+		if _, rest, _ := strings.Cut(text, "://"); strings.Contains(rest, "@") {
+			shape += "; in a user name or password, percent-encode every character but letters, digits and -._~ (/ is %2F, # is %23, ? is %3F, % is %25)"
+		}
 		return shape
 	}
 	switch u.Scheme {
@@ -324,6 +327,9 @@ func checkRedisURL(text string) string {
 		// Further hosts of a cluster are addr parameters, not a list.
 		if !validPort(u) || u.Opaque != "" || strings.Contains(text, "#") || strings.Contains(u.Host, ",") {
 			return shape
+		}
+		if db := strings.TrimPrefix(u.Path, "/"); db != "" && !isNumber(db) {
+			return "names a database that is no number; write " + u.Scheme + "://" + u.Host + "/0"
 		}
 	case "unix":
 		if u.Path == "" || u.Host != "" {
@@ -333,6 +339,11 @@ func checkRedisURL(text string) string {
 		return shape
 	}
 	return ""
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 31)
+	return err == nil
 }
 
 var keyPrefix = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?$`)

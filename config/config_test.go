@@ -199,9 +199,13 @@ func TestRefusedVariables(t *testing.T) {
 		{"TOKEN_TLL=1h", `SNOWGATE_TOKEN_TLL: unknown variable; did you mean SNOWGATE_TOKEN_TTL?`},
 		{"TOKENTTL=", `SNOWGATE_TOKENTTL: unknown variable; did you mean SNOWGATE_TOKEN_TTL?`},
 		{"REDIS_URLFILE=x", `SNOWGATE_REDIS_URLFILE: unknown variable; did you mean SNOWGATE_REDIS_URL_FILE?`},
-		{"=x", `SNOWGATE_: unknown variable`},
-		{"\r\n: x=y", `"SNOWGATE_\r\n: x": unknown variable`},
-		{"PORT=8080", `SNOWGATE_PORT: unknown variable`}, // no service link, see TestServiceLinks
+		{"=x", `SNOWGATE_: unknown variable; docs/reference/variables.md has all of them`},
+		{"\r\n: x=y", `"SNOWGATE_\r\n: x": unknown variable; docs/reference/variables.md has all of them`},
+		{"PORT=8080", `SNOWGATE_PORT: unknown variable; did you mean SNOWGATE_LISTEN=:8080?`}, // no service link, see TestServiceLinks
+		{"PORT=x", `SNOWGATE_PORT: unknown variable; did you mean SNOWGATE_LISTEN?`},
+		{"ADMIN_PORT=x", `SNOWGATE_ADMIN_PORT: unknown variable; did you mean SNOWGATE_ADMIN_LISTEN?`},
+		{"REDIS=redis://x", `SNOWGATE_REDIS: unknown variable; did you mean SNOWGATE_REDIS_URL?`},
+		{"CONFIG_PATH=x", `SNOWGATE_CONFIG_PATH: unknown variable; did you mean SNOWGATE_CONFIG?`},
 	}
 	for _, tt := range tests {
 		_, err := load([]string{Prefix + tt.environ}, testNow)
@@ -229,6 +233,27 @@ func TestRedisURL(t *testing.T) {
 		_, err := load([]string{"SNOWGATE_REDIS_URL=" + bad}, testNow)
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.HasPrefix(err.Error(), "SNOWGATE_REDIS_URL: the value ") {
 			t.Errorf("REDIS_URL=%s: %v, want a fault without the value", bad, err)
+		}
+	}
+}
+
+// A URL that many write, and why it is none.
+func TestRedisURLHints(t *testing.T) {
+	for bad, want := range map[string]string{
+		"redis://:hun/ter2@h:6379":     "percent-encode",
+		"redis://:hun#ter2@h:6379/0":   "# is %23",
+		"redis://:hun?ter2@h:6379/0":   "percent-encode",
+		"redis://:hun%ter2@h:6379/0":   "percent-encode",
+		"redis://u:hu/n:ter2@h:6379/0": "/ is %2F",
+		"redis://h:6379/abc":           "names a database that is no number; write redis://h:6379/0",
+		"rediss://u:pw@h/-1":           "names a database that is no number; write rediss://h/0",
+		"redis://h:6379/1/2":           "names a database that is no number",
+		"h:6379":                       "such as redis://host:6379/0",
+		"localhost:6379":               "such as redis://host:6379/0",
+	} {
+		_, err := load([]string{"SNOWGATE_REDIS_URL=" + bad}, testNow)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "ter2") {
+			t.Errorf("REDIS_URL=%s: %v, want %q", bad, err, want)
 		}
 	}
 }
@@ -369,7 +394,7 @@ func TestLoadReportsAllFaults(t *testing.T) {
 		"SNOWGATE_WORKER_ID=x", "SNOWGATE_CONFIG=" + file,
 	}, testNow)
 	want := strings.ReplaceAll(`SNOWGATE_LISTEN: "x" is not an address such as :8080 or 127.0.0.1:8080
-SNOWGATE_NONSENSE: unknown variable
+SNOWGATE_NONSENSE: unknown variable; docs/reference/variables.md has all of them
 SNOWGATE_TOKEN_TTL: "-1h" is shorter than a second
 SNOWGATE_WORKER_ID: "x" is none of auto, ipv4, lease, registry and no number from 0 up
 FILE:1:30: token_ttl 2h0m0s is longer than SNOWGATE_TOKEN_MAX_TTL, 1h0m0s

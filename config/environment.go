@@ -142,9 +142,36 @@ func (v *variables) refuseUnknown(given map[string]string) {
 		if strings.HasPrefix(name, testPrefix) || serviceLink(name, value) {
 			continue
 		}
-		hint := Suggest(strings.TrimPrefix(name, Prefix), Prefix, known)
+		hint := suggestVariable(strings.TrimPrefix(name, Prefix), value, known)
 		v.faults = append(v.faults, Fault{Variable: quoteName(name), Message: "unknown variable" + hint})
 	}
+}
+
+// otherNames are names, without prefix, that others have for what is meant by a variable.
+var otherNames = map[string]string{
+	"PORT": "LISTEN", "ADDR": "LISTEN", "ADDRESS": "LISTEN", "HOST": "LISTEN", "BIND": "LISTEN", "HTTP_PORT": "LISTEN",
+	"ADMIN_PORT": "ADMIN_LISTEN", "METRICS_LISTEN": "ADMIN_LISTEN", "METRICS_PORT": "ADMIN_LISTEN", "DEBUG": "LOG_LEVEL",
+	"CONFIG_PATH": "CONFIG", "REDIS_HOST": "REDIS_URL", "REDIS_ADDR": "REDIS_URL", "REDIS_PASSWORD": "REDIS_URL",
+	"ADMIN_SECRET": "ADMIN_CLIENT_SECRET", "DOCKER_SOCKET": "DOCKER_HOST", "URL": "ISSUER",
+}
+
+// suggestVariable returns the hint at the variable that may be meant by name, which has no prefix:
+// one that is spelt alike, one that begins with all of name, or one that others call so.
+func suggestVariable(name, value string, known []string) string {
+	if hint := Suggest(name, Prefix, known); hint != "" {
+		return hint
+	}
+	if other := otherNames[name]; other == "LISTEN" && isNumber(value) {
+		return "; did you mean " + Prefix + "LISTEN=:" + value + "?"
+	} else if other != "" {
+		return "; did you mean " + Prefix + other + "?"
+	}
+	for _, one := range known {
+		if name != "" && strings.HasPrefix(one, name+"_") {
+			return "; did you mean " + Prefix + one + "?"
+		}
+	}
+	return "; docs/reference/variables.md has all of them"
 }
 
 // quoteName returns name as it is if it is a usual one.

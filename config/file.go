@@ -129,14 +129,14 @@ func (d *decoder) document(content []byte) *yaml.Node {
 		d.fault(&yaml.Node{Line: 1, Column: 1}, "the file is empty; write \"clients: []\" to have no clients and no routes")
 		return nil
 	case err != nil:
-		d.syntax(err)
+		d.syntax(content, err)
 		return nil
 	}
 	switch err := loader.Load(&second); {
 	case err == nil:
 		d.fault(&second, "a second document begins here; only one is allowed")
 	case !errors.Is(err, io.EOF):
-		d.syntax(err)
+		d.syntax(content, err)
 	}
 	return first.Content[0]
 }
@@ -164,13 +164,17 @@ func (d *decoder) legible(content []byte) bool {
 }
 
 // syntax records an error of the YAML library.
-func (d *decoder) syntax(err error) {
+func (d *decoder) syntax(content []byte, err error) {
 	var at *yaml.LoadError
 	if !errors.As(err, &at) {
 		d.fault(&yaml.Node{}, "not YAML: %s", quote(err.Error()))
 		return
 	}
 	message := at.Message
+	if line := lineOf(content, at.Mark.Line); bytes.ContainsRune(line[:len(line)-len(bytes.TrimLeft(line, " \t"))], '\t') {
+		d.fault(&yaml.Node{Line: at.Mark.Line, Column: bytes.IndexByte(line, '\t') + 1}, "not YAML: a tab; YAML is indented with spaces")
+		return
+	}
 	if looksSecret(message) {
 		message = redacted
 	}
@@ -178,4 +182,14 @@ func (d *decoder) syntax(err error) {
 		message = at.ContextMsg + ": " + message
 	}
 	d.fault(&yaml.Node{Line: at.Mark.Line, Column: at.Mark.Column}, "not YAML: %s", message)
+}
+
+// lineOf returns a line of content by its number from 1, nothing if there is none.
+func lineOf(content []byte, number int) []byte {
+	for line := range bytes.Lines(content) {
+		if number--; number == 0 {
+			return line
+		}
+	}
+	return nil
 }
