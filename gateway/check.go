@@ -70,15 +70,15 @@ func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err err
 	begin := time.Now()
 	now, err := store.Time(ctx)
 	if err != nil {
-		return nil, unusable(err)
+		return nil, unusable(ctx, cfg, err)
 	}
-	if note := clockDifference(now, begin, time.Since(begin)); note != "" {
-		notes = append(notes, note)
+	took := time.Since(begin)
+	if ahead := now.Sub(begin.Add(took / 2)); ahead.Abs() > clockNote+took/2 {
+		notes = append(notes, clockDifference(ahead))
 	}
 	var faults []error
 	if now.Before(cfg.Epoch) {
-		faults = append(faults, fmt.Errorf("%sEPOCH: %s is in the future by the clock of Redis, where it is %s; correct that clock",
-			config.Prefix, cfg.Epoch.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
+		faults = append(faults, epochAhead(cfg, now))
 	}
 	err = missingRights(ctx, cfg, store)
 	if errors.Is(err, redisstore.ErrRightsUnknown) {
@@ -87,7 +87,7 @@ func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err err
 	faults = append(faults, err)
 	recorded, err := store.Recorded(ctx)
 	if err != nil {
-		faults = append(faults, unusable(err))
+		faults = append(faults, unusable(ctx, cfg, err))
 	} else if err := store.Mismatch(InstallationOf(cfg), recorded); err != nil {
 		faults = append(faults, wayOut(err))
 	}
@@ -122,27 +122,23 @@ func allFaults(faults []error) error {
 }
 
 // unusable tells apart a Redis that is away, and one that is the wrong one.
-func unusable(err error) error {
+func unusable(ctx context.Context, cfg config.Config, err error) error {
 	failure, ok := errors.AsType[*redisstore.Error](err)
 	if !ok {
 		return err
 	}
-	switch failure.Kind {
-	case redisstore.KindAuth:
-		return &ConfigError{fmt.Errorf("%sREDIS_URL: the password is wrong, or a right is missing: %w", config.Prefix, err)}
-	case redisstore.KindReadOnly:
-		return &ConfigError{fmt.Errorf("%sREDIS_URL: the server takes no writes, it may be a replica; name the primary, or use redis+sentinel://: %w", config.Prefix, err)}
+	told := fmt.Errorf("%s: %w", redisHint(ctx, cfg, err), err)
+	if address := redisAddress(cfg.RedisURL); address != "" && !strings.Contains(told.Error(), address) {
+		told = fmt.Errorf("%w (%s)", told, address)
 	}
-	return fmt.Errorf("%sREDIS_URL: Redis cannot be asked; is it running, and reachable from here? %w", config.Prefix, err)
+	if failure.Kind == redisstore.KindAuth || failure.Kind == redisstore.KindReadOnly {
+		return &ConfigError{told}
+	}
+	return told
 }
 
-// clockDifference returns a note if the clock of Redis, which was asked at an instant and took some
-// time, is not that of this host.
-func clockDifference(redis, asked time.Time, took time.Duration) string {
-	ahead := redis.Sub(asked.Add(took / 2))
-	if ahead.Abs() <= clockNote+took/2 {
-		return ""
-	}
+// clockDifference says that the clock of Redis is ahead of that of this host, or behind.
+func clockDifference(ahead time.Duration) string {
 	direction := "ahead of"
 	if ahead < 0 {
 		direction = "behind"
@@ -158,7 +154,7 @@ func missingRights(ctx context.Context, cfg config.Config, store *redisstore.Sto
 	case errors.Is(err, redisstore.ErrRightsUnknown):
 		return err
 	case err != nil:
-		return unusable(err)
+		return unusable(ctx, cfg, err)
 	case missing != nil:
 		return fmt.Errorf("%sREDIS_URL: its user may not: %s; grant it with ACL SETUSER … ~%s:* ~{%s}:* &{%s}:* and those commands",
 			config.Prefix, strings.Join(missing, ", "), cfg.KeyPrefix, cfg.KeyPrefix, cfg.KeyPrefix)
@@ -176,7 +172,7 @@ func checkClash(ctx context.Context, cfg config.Config, store *redisstore.Store)
 		return err
 	}
 	if err := registry.Refresh(ctx); err != nil {
-		return unusable(err)
+		return unusable(ctx, cfg, err)
 	}
 	return clashOf(known)
 }

@@ -112,7 +112,10 @@ func newGateway(cfg config.Config, logger zerolog.Logger, version, commit string
 func (g *Gateway) connect() (err error) {
 	s, store := g.setup, g.storage.store
 	g.installation = newInstallation(s, store)
-	g.monitor = store.Monitor(redisstore.MonitorConfig{OnChange: g.storage.report, OnProbe: g.installation.noticeProbe})
+	g.monitor = store.Monitor(redisstore.MonitorConfig{OnChange: g.storage.report, OnProbe: func(h redisstore.Health) {
+		g.installation.noticeProbe(h)
+		g.storage.noticeClock(h)
+	}})
 	if g.ids, err = newIDs(s, g.storage.clock); err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"snowgate/config"
 	"snowgate/idgen/redislease"
@@ -18,6 +20,8 @@ type storage struct {
 	embedded *embedded.Server // nil with a Redis of its own
 	store    *redisstore.Store
 	clock    *redislease.Clock
+
+	clockTrouble string // what the log said last of the clock of Redis; empty: all is well
 }
 
 // openStorage opens the configured Redis, or starts the embedded one.
@@ -46,6 +50,7 @@ func openStorage(s *setup) (*storage, error) {
 // OpenStore opens the configured Redis for one task of a command, which is given at least a second
 // for each question. The caller closes the store. Errors are a [*ConfigError].
 func OpenStore(cfg config.Config) (*redisstore.Store, error) {
+	redis.SetLogger(redisLog{zerolog.Nop()}) // the command says what failed
 	store, err := redisstore.Open(redisstore.Options{
 		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second),
 		WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
@@ -59,7 +64,8 @@ func OpenStore(cfg config.Config) (*redisstore.Store, error) {
 // report logs how Redis is doing when that changes.
 func (r *storage) report(h redisstore.Health) {
 	if !h.Reachable {
-		r.log.Error().Err(h.Err).Str("kind", h.Kind).Msg("Redis cannot be used: requests that need it are answered with 503")
+		r.log.Error().Err(h.Err).Str("kind", h.Kind).Str("redis", redisAddress(r.cfg.RedisURL)).
+			Str("way_out", redisHint(context.Background(), r.cfg, h.Err)).Msg("Redis cannot be used: requests that need it are answered with 503")
 		return
 	}
 	r.log.Info().Dur("round_trip", h.RoundTrip).Msg("Redis is reachable")

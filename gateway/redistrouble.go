@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"snowgate/config"
+	"snowgate/tokens/redisstore"
+)
+
+// probeTimeout bounds the look at what a Redis speaks that gave no answer.
+const probeTimeout = 300 * time.Millisecond
+
+// redisHint returns what to do about a failure to use the configured Redis, with the variable that
+// names it. It asks a server that gave no answer whether it speaks TLS.
+func redisHint(ctx context.Context, cfg config.Config, err error) string {
+	const variable = config.Prefix + "REDIS_URL"
+	address := redisAddress(cfg.RedisURL)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch redisstore.Kind(err) {
+	case redisstore.KindAuth:
+		switch {
+		case strings.Contains(text, "NOAUTH"):
+			return variable + ": this Redis wants a password: redis://:PASSWORD@" + address
+		case strings.Contains(text, "WRONGPASS") || strings.Contains(text, "ERR invalid password"):
+			return variable + ": the password is wrong, or the user, for the Redis at " + address
+		case strings.Contains(text, "ERR AUTH"):
+			return variable + ": the Redis at " + address + " has no password; write redis://" + address
+		}
+		return variable + ": the user lacks a right; docs/how-to/check-before-a-start.md has all that are needed"
+	case redisstore.KindReadOnly:
+		return variable + ": the server takes no writes, it may be a replica; name the primary, or use redis+sentinel://"
+	case redisstore.KindTimeout, redisstore.KindRefused:
+		if hint := tlsHint(ctx, cfg); hint != "" {
+			return variable + ": the Redis at " + address + " " + hint
+		}
+		return variable + ": Redis cannot be asked; is it running there, and reachable from here?"
+	}
+	return variable + " names it"
+}
+
+// tlsHint returns what is wrong if the URL asks for TLS and the server speaks none, or the other way
+// round; nothing if neither can be seen.
+func tlsHint(ctx context.Context, cfg config.Config) string {
+	u, err := url.Parse(cfg.RedisURL.Reveal())
+	if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", redisAddress(cfg.RedisURL))
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
+	if u.Scheme == "rediss" {
+		var answer [1]byte
+		if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+			return ""
+		}
+		if n, _ := conn.Read(answer[:]); n == 1 && (answer[0] == '+' || answer[0] == '-') {
+			return "speaks no TLS: write redis:// instead of rediss://"
+		}
+		return ""
+	}
+	// Nothing is sent on this connection but the handshake.
+	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // see above
+	err = client.HandshakeContext(ctx)
+	if _, alert := errors.AsType[tls.AlertError](err); err == nil || alert {
+		return "speaks TLS: write rediss:// instead of redis://"
+	}
+	return ""
+}
+
+// noticeClock logs when the clock of Redis is not that of this host, or before the epoch, and when
+// it is right again. It is called by the monitor's goroutine alone.
+func (r *storage) noticeClock(h redisstore.Health) {
+	if !h.Reachable || h.Measured.IsZero() {
+		return
+	}
+	now, trouble := h.Measured.Add(h.Offset), ""
+	most := clockNote + h.RoundTrip/2
+	if r.clockTrouble != "" {
+		most /= 2 // one that is barely off is told once
+	}
+	switch {
+	case now.Before(r.cfg.Epoch):
+		trouble = "the clock of Redis reads a time before the epoch: no ids and tokens are issued"
+	case h.Offset.Abs() > most:
+		trouble = "the clock of Redis is not that of this host"
+	}
+	if trouble == r.clockTrouble {
+		return
+	}
+	r.clockTrouble = trouble
+	switch {
+	case trouble == "":
+		r.log.Info().Msg("the clock of Redis is right again")
+	case now.Before(r.cfg.Epoch):
+		r.log.Error().Str("reason", epochAhead(r.cfg, now).Error()).Msg(trouble)
+	default:
+		r.log.Warn().Str("reason", clockDifference(h.Offset)).Msg(trouble)
+	}
+}
+
+// epochAhead says that the epoch is later than the clock of Redis.
+func epochAhead(cfg config.Config, redis time.Time) error {
+	return fmt.Errorf("%sEPOCH: %s is in the future by the clock of Redis, where it is %s; correct that clock",
+		config.Prefix, cfg.Epoch.UTC().Format(time.RFC3339), redis.UTC().Format(time.RFC3339))
+}
