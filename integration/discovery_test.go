@@ -80,7 +80,7 @@ func (s *dockerSite) container(id string, labels ...string) dockertest.Container
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.service(id), "http://"))
 	c := dockertest.Container{
 		ID: id, Name: "shop-" + id, Created: 1, Address: s.at.Addr().String(), Bits: s.at.Bits(),
-		Labels: map[string]string{"snowgate.enable": "true", "snowgate.port": port, "com.docker.compose.project": "shop", "com.docker.compose.service": "svc"},
+		Labels: map[string]string{"snowgate.enable": "true", "snowgate.port": port, "com.docker.compose.project": "shop", "com.docker.compose.service": "svc", "com.docker.compose.container-number": "1"},
 	}
 	for i := 0; i < len(labels); i += 2 {
 		c.Labels["snowgate."+labels[i]] = labels[i+1]

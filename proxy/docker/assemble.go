@@ -2,7 +2,6 @@ package docker
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/netip"
 	"net/url"
@@ -195,7 +194,7 @@ func (c *candidate) judge(p picture, out func(id string) string) {
 	if port == 0 {
 		var ok bool
 		if port, ok = c.onlyPort(); !ok {
-			c.reject(fmt.Errorf("its image exposes %d TCP ports: the label snowgate.port must tell which is the service", len(c.ports)))
+			c.reject(c.unknownPort())
 			return
 		}
 	}

@@ -2,8 +2,11 @@ package docker
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -42,13 +45,19 @@ func (o owner) String() string {
 // owner returns the service of c.
 func (c *container) owner() owner {
 	switch project, service := c.labels[composeProject], c.labels[composeService]; {
-	case project != "" && service != "":
+	case project != "" && service != "" && c.byCompose():
 		return owner{project, service}
 	case c.labels[swarmService] != "":
 		return owner{"", c.labels[swarmService]}
 	default:
 		return owner{"", c.name}
 	}
+}
+
+// byCompose reports whether Compose has started c. An image that Compose has built has the labels of
+// project and service as well, and hands them to what docker run starts; these two it has not.
+func (c *container) byCompose() bool {
+	return c.labels[composeNumber] != "" || c.labels[composeOneOff] != ""
 }
 
 // oneOff tells that c is not a replica of its service, although it has its labels:
@@ -99,6 +108,21 @@ func (c *container) ownLabels() map[string]string {
 // newer orders containers from the newest to the oldest.
 func newer(a, b *container) int {
 	return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(a.id, b.id))
+}
+
+// unknownPort says why the port of c cannot be told, and which label to add.
+func (c *container) unknownPort() error {
+	ports := slices.Compact(slices.Sorted(slices.Values(c.ports)))
+	if len(ports) == 0 {
+		return errors.New("Docker lists no TCP port of it: on internal networks it lists none, whatever the image exposes; " + //nolint:staticcheck // a name
+			"add the label snowgate.port=PORT, such as snowgate.port=8080")
+	}
+	const shown = 8
+	texts := make([]string, 0, shown)
+	for _, port := range ports[:min(len(ports), shown)] {
+		texts = append(texts, strconv.Itoa(int(port)))
+	}
+	return fmt.Errorf("its image exposes the TCP ports %s: add the label of the one that serves, such as snowgate.port=%d", strings.Join(texts, ", "), ports[0])
 }
 
 // onlyPort returns the TCP port that the image exposes, if it is one.

@@ -25,9 +25,10 @@
 //
 // Containers with the same owner are the replicas of one service: the owner is the
 // Compose project and service, the Swarm service, or else the container itself. A
-// container is a replica while it runs, is not paused, has no health check or is
-// healthy by it, and has an address on a network that the gateway has one on, too. The
-// route of a service is there as long as it has a container at all, running or not:
+// container that Compose has not started has no Compose service, although an image that
+// Compose has built gives it the labels of one. A container is a replica while it runs,
+// is not paused, has no health check or is healthy by it, and has an address on a network
+// that the gateway has one on, too. The route of a service is there as long as it has a container at all, running or not:
 // without a replica it answers 503. One set of labels counts for a service, see standing.
 //
 // The watcher only ever asks with GET, and HEAD for the version of the API.
@@ -56,6 +57,7 @@ const (
 	composeProject = "com.docker.compose.project"
 	composeService = "com.docker.compose.service"
 	composeOneOff  = "com.docker.compose.oneoff"
+	composeNumber  = "com.docker.compose.container-number"
 	swarmService   = "com.docker.swarm.service.name"
 )
 
@@ -63,7 +65,7 @@ const (
 // between Docker and a [Watcher] may leave out all others.
 func LooksAt(label string) bool {
 	switch label {
-	case composeProject, composeService, composeOneOff, swarmService:
+	case composeProject, composeService, composeOneOff, composeNumber, swarmService:
 		return true
 	}
 	return strings.HasPrefix(label, labelPrefix)

@@ -84,7 +84,7 @@ func assembling(change func(i int, c *container)) func(size int) func() {
 		for i := range size {
 			c := container{
 				id: fmt.Sprintf("%012d", i), name: fmt.Sprint("c", i), created: int64(i), state: "running", ports: []uint16{8080},
-				labels:    map[string]string{EnableLabel: "true", composeProject: "shop", composeService: "a", "path": "/a"},
+				labels:    map[string]string{EnableLabel: "true", composeProject: "shop", composeService: "a", composeNumber: "1", "path": "/a"},
 				endpoints: []endpoint{{network: "shop_net", addresses: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 16)}}},
 			}
 			change(i, &c)

@@ -72,7 +72,7 @@ func (f *fake) set(list ...container) {
 func is(id string, host int, labels ...string) container {
 	c := container{
 		id: id, name: "shop-" + id, created: 1000, state: "running", ports: []uint16{8080},
-		labels:    map[string]string{EnableLabel: "true", composeProject: "shop", composeService: "a", "path": "/a"},
+		labels:    map[string]string{EnableLabel: "true", composeProject: "shop", composeService: "a", composeNumber: "1", "path": "/a"},
 		endpoints: []endpoint{{"shop_net", []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/24", host))}}},
 	}
 	for i := 0; i < len(labels); i += 2 {

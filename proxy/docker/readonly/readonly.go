@@ -44,6 +44,10 @@ const (
 // Proxy answers for the Docker API. It is an [http.Handler] that is safe for
 // concurrent use.
 type Proxy struct {
+	// Asked, if set before the first request, is told of every request to Docker: nil if Docker
+	// answered, else why it cannot be reached. It may be called by many goroutines at once.
+	Asked func(error)
+
 	client   *http.Client
 	requests requests // but for streams
 	streams  streams
@@ -66,6 +70,22 @@ func New(socket string) *Proxy {
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+	}
+}
+
+// Ping asks Docker whether it is there, and tells Asked.
+func (p *Proxy) Ping(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", nil)
+	if err == nil {
+		var answer *http.Response
+		if answer, err = p.client.Do(request); err == nil {
+			defer answer.Body.Close()
+		}
+	}
+	if p.Asked != nil {
+		p.Asked(err)
 	}
 }
 
@@ -129,6 +149,9 @@ func (p *Proxy) ask(ctx context.Context, r *http.Request) (*http.Response, error
 	}
 	request.Header.Set("Accept", "application/json")
 	answer, err := p.client.Do(request)
+	if p.Asked != nil && ctx.Err() == nil {
+		p.Asked(err)
+	}
 	switch {
 	case err != nil:
 		return nil, problem.New(http.StatusBadGateway, "Docker cannot be reached.", err)
