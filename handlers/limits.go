@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 
@@ -35,6 +36,9 @@ func (h *OAuth) refuse(r *http.Request, id string, err error) error {
 	}
 	if limited := h.Failures.Failed(id, exchange.From(r.Context()).Remote); limited != nil {
 		return limited
+	}
+	if clients.ValidID(id) {
+		return fmt.Errorf("%w: client %s", err, id) // for the log
 	}
 	return err
 }

@@ -79,3 +79,42 @@ func TestClockOfRedisIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoIsRefusedIsLogged: the access line of a wrong secret has the client's id, and that of a token
+// that is expired or revoked has the token's; a forged one has none.
+func TestWhoIsRefusedIsLogged(t *testing.T) {
+	t.Parallel()
+	client := gatewaytest.NewClient("worker", "orders.read", "token_ttl: 2s")
+	g := gatewaytest.Start(t, gatewaytest.Options{Config: "clients:\n" + client.YAML + protectedRoute})
+	wrong := client
+	wrong.Secret = gatewaytest.NewClient("other", "orders.read").Secret
+	if status, body := g.Post("/oauth2/token", wrong, "grant_type", "client_credentials"); status != 401 || strings.Contains(body, "worker") {
+		t.Errorf("a wrong secret: %d %s", status, body)
+	}
+	revoked, expired := g.Token(client), g.Token(client)
+	if status, _ := g.Post("/oauth2/revoke", client, "token", revoked); status != 200 {
+		t.Fatalf("revoke: %d", status)
+	}
+	g.Get("/orders/1", revoked)
+	gatewaytest.Eventually(t, patience, "the token ends", func() bool { return g.Get("/orders/1", expired).StatusCode == 401 })
+	forged := expired[:len(expired)-11] + "00000000000"
+	g.Get("/orders/2", forged)
+	var line map[string]any
+	refused := func(path, value string) func() bool {
+		return func() bool {
+			for _, line = range g.Lines("request") {
+				if line["path"] == path && line["status"] == 401.0 && (strings.Contains(fmt.Sprint(line["cause"]), value) || line["token_id"] == value) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	gatewaytest.Eventually(t, patience, "the line of the wrong secret", refused("/oauth2/token", "client worker"))
+	for what, token := range map[string]string{"revoked": revoked, "expired": expired} {
+		gatewaytest.Eventually(t, patience, "the line of the "+what+" token", refused("/orders/1", strings.Split(token, "_")[1]))
+	}
+	if gatewaytest.Eventually(t, patience, "the line of the forged token", refused("/orders/2", "forged")); line["token_id"] != nil {
+		t.Errorf("the id of a forged token is logged: %v", line)
+	}
+}

@@ -52,6 +52,7 @@ func judge(r *http.Request, v validator, challenge problem.Challenge, required t
 	x := exchange.From(r.Context())
 	token, err := v.ValidateFrom(r.Context(), text, x.Remote)
 	if err != nil {
+		x.TokenID = refusedID(text, err)
 		return challenge.Refused(err)
 	}
 	x.Client, x.TokenID = token.Client, token.ID.String() // a 403 is logged with its client
@@ -60,6 +61,21 @@ func judge(r *http.Request, v validator, challenge problem.Challenge, required t
 	}
 	x.Token = token
 	return nil
+}
+
+// refusedID returns the id of a token that is refused, if its tag was found to be ours; nothing for
+// a text that anybody may have made up.
+func refusedID(text string, err error) string {
+	switch {
+	case !errors.Is(err, tokens.ErrInvalid) && tokens.Reason(err) != "limited",
+		errors.Is(err, tokens.ErrMalformed), errors.Is(err, tokens.ErrForged):
+		return ""
+	}
+	bearer, err := tokens.ParseBearer(text)
+	if err != nil {
+		return ""
+	}
+	return bearer.ID().String()
 }
 
 // unreadable is the answer to a request without a token that can be read.

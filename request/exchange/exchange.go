@@ -52,8 +52,8 @@ type Exchange struct {
 	// Client is the client that authenticated at an OAuth endpoint or whose
 	// token was accepted.
 	Client string
-	// TokenID is the public id of the token that was issued, accepted or
-	// revoked, empty if there is none.
+	// TokenID is the public id of the token that was issued, accepted,
+	// revoked, or refused although its tag is ours; empty if there is none.
 	TokenID string
 	// Upstream is the base URL of the service that was asked.
 	Upstream string
