@@ -133,7 +133,7 @@ var checks = []check{
 		return oneOf(c.LogLevel, "trace", "debug", "info", "warn", "error")
 	}},
 	{"TRANSPORT", nil, func(c *Config, _ time.Time) string { return oneOf(c.Transport, TransportDirect, TransportStandard) }},
-	{"LOG_FORMAT", nil, func(c *Config, _ time.Time) string { return oneOf(c.LogFormat, "json", "console") }},
+	{"LOG_FORMAT", nil, func(c *Config, _ time.Time) string { return oneOf(c.LogFormat, "auto", "json", "console") }},
 }
 
 // uses is every rule about variables that only others give a use. A value that has none is a

@@ -121,7 +121,7 @@ type Config struct {
 	AdminClientSecret Secret `env:"ADMIN_CLIENT_SECRET" doc:"secret of the client admin with the scope snowgate:admin, in the form that snowgate client new prints; use ADMIN_CLIENT_SECRET_FILE"`
 
 	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" doc:"trace, debug, info, warn or error"`
-	LogFormat string `env:"LOG_FORMAT" envDefault:"json" doc:"json, or console for people"`
+	LogFormat string `env:"LOG_FORMAT" envDefault:"auto" doc:"json, console for people, or auto: console where standard error is a terminal, else json"`
 
 	// File is the content of ConfigFile at the time of Load.
 	File File `env:"-"`

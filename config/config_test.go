@@ -53,7 +53,7 @@ func TestLoadDefaults(t *testing.T) {
 		CacheTTL: 5 * time.Second, CacheSize: 100_000, WaitTimeout: 100 * time.Millisecond,
 		FailedAuthRate: Rate{limit.DefaultFailuresPerClient}, FailedAuthAddressRate: Rate{limit.DefaultFailuresPerAddress},
 		UnknownTokenRate: Rate{limit.DefaultUnknownTokens},
-		Transport:        TransportDirect, Drain: 5 * time.Second, ShutdownTimeout: 25 * time.Second, LogLevel: "info", LogFormat: "json",
+		Transport:        TransportDirect, Drain: 5 * time.Second, ShutdownTimeout: 25 * time.Second, LogLevel: "info", LogFormat: "auto",
 	}
 	if diff := cmp.Diff(want, got, compareSecrets); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -192,7 +192,7 @@ func TestRefusedVariables(t *testing.T) {
 		{"DOCKER_ALLOW_PUBLIC=true", `SNOWGATE_DOCKER_ALLOW_PUBLIC: "true" has no use without SNOWGATE_DOCKER_HOST`},
 		{"DOCKER_ALLOW_PASS_TOKEN=true", `SNOWGATE_DOCKER_ALLOW_PASS_TOKEN: "true" has no use without SNOWGATE_DOCKER_HOST`},
 		{"LOG_LEVEL=DEBUG", `SNOWGATE_LOG_LEVEL: "DEBUG" is none of trace, debug, info, warn, error`},
-		{"LOG_FORMAT=text", `SNOWGATE_LOG_FORMAT: "text" is none of json, console`},
+		{"LOG_FORMAT=text", `SNOWGATE_LOG_FORMAT: "text" is none of auto, json, console`},
 		{"CONFIG=/none", `SNOWGATE_CONFIG: "/none" cannot be read: no such file or directory`},
 		// What this build does not have is unknown, never accepted and ignored.
 		{"DOCKER_CERT=/x", `SNOWGATE_DOCKER_CERT: unknown variable; did you mean SNOWGATE_DOCKER_HOST?`},

@@ -2,12 +2,12 @@ package gateway
 
 import (
 	"cmp"
-	"snowgate/proxy/route"
-	"snowgate/proxy/upstream"
 	"time"
 
 	"snowgate/handlers"
 	"snowgate/handlers/admin"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 )
 
 // newAdminAPI puts the admin API together.

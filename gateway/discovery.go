@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"snowgate/proxy/route"
-	"snowgate/proxy/upstream"
 	"sync"
 	"time"
 
@@ -15,6 +13,8 @@ import (
 	"snowgate/internal/telemetry"
 	"snowgate/proxy"
 	"snowgate/proxy/docker"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"snowgate/request/exchange"
 )
 
@@ -75,8 +75,18 @@ func newRouting(s *setup) *routing {
 	r := &routing{setup: s, router: new(proxy.Router), file: new(route.Table)}
 	r.router.Counter = func(route string) exchange.Counter { return s.metrics.Route(route) }
 	r.router.Gone = s.metrics.RouteGone
+	r.router.Checked = r.reportCheck
 	r.watcher = r.newWatcher()
 	return r
+}
+
+// reportCheck logs that the health check of a replica has begun to fail, or passes again.
+func (r *routing) reportCheck(upstream, address string, err error) {
+	if err != nil {
+		r.log.Warn().Str("upstream", upstream).Str("address", address).Err(err).Msg("a health check fails: the replica gets no requests until it passes")
+		return
+	}
+	r.log.Info().Str("upstream", upstream).Str("address", address).Msg("a health check passes again")
 }
 
 // setFile puts the routes of the file in force.

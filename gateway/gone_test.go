@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
-	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"snowgate/middleware"
 	"snowgate/proxy"
+	"snowgate/proxy/route"
 )
 
 // TestLabelNamesComeAndGo: containers with ever new names of routes leave neither series nor

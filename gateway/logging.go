@@ -5,9 +5,11 @@ import (
 	"context"
 	"io"
 	"log"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
 
 	"snowgate/config"
@@ -30,9 +32,10 @@ type Logs struct {
 // after everything else, so that the last line is written.
 func OpenLogs(stderr io.Writer, cfg config.Config) *Logs {
 	zerolog.TimeFieldFormat = time.RFC3339Nano
+	zerolog.DurationFieldFormat = zerolog.DurationFormatString // with its unit
 	var out io.Writer = visible{stderr}
-	if cfg.LogFormat == "console" {
-		out = eachLine{zerolog.ConsoleWriter{Out: visible{stderr}, TimeFormat: time.TimeOnly}}
+	if terminal := isTerminal(stderr); cfg.LogFormat == "console" || cfg.LogFormat == "auto" && terminal {
+		out = eachLine{zerolog.ConsoleWriter{Out: visible{stderr}, TimeFormat: time.TimeOnly, NoColor: !terminal}}
 	}
 	level, err := zerolog.ParseLevel(cfg.LogLevel)
 	if err != nil {
@@ -46,6 +49,12 @@ func OpenLogs(stderr io.Writer, cfg config.Config) *Logs {
 	log.SetOutput(libraryLog{zerolog.New(sink.Batched()).Level(level).With().Timestamp().Logger()})
 	panics.Notify(func(p *panics.Panic) { logPanic(logger, p) })
 	return &Logs{sink: sink, main: logger, access: access}
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
 }
 
 // logPanic tells of a panic that was caught. Those of handlers are in the line of the request.

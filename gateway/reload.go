@@ -6,11 +6,11 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"snowgate/proxy/route"
 	"syscall"
 	"time"
 
 	"snowgate/config"
+	"snowgate/proxy/route"
 	"snowgate/tokens"
 )
 

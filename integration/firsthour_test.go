@@ -2,7 +2,10 @@ package integration_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,5 +119,29 @@ func TestWhoIsRefusedIsLogged(t *testing.T) {
 	}
 	if gatewaytest.Eventually(t, patience, "the line of the forged token", refused("/orders/2", "forged")); line["token_id"] != nil {
 		t.Errorf("the id of a forged token is logged: %v", line)
+	}
+}
+
+// TestHealthChecksAreLogged: one line when a health check begins to fail, and one when it passes again.
+func TestHealthChecksAreLogged(t *testing.T) {
+	t.Parallel()
+	var ill atomic.Bool
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if ill.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(service.Close)
+	g := gatewaytest.Start(t, gatewaytest.Options{
+		Config: "routes:\n  - {name: orders, path: /orders, upstreams: [\"" + service.URL + "\"], public: true, health: {path: /h, interval: 50ms}}\n",
+	})
+	for round := range 2 {
+		ill.Store(true)
+		failed := waitLines(t, g, "a health check fails: the replica gets no requests until it passes", round+1)
+		if failed["upstream"] != service.URL || !strings.Contains(fmt.Sprint(failed["error"]), "503") {
+			t.Errorf("the line of the failure: %v", failed)
+		}
+		ill.Store(false)
+		waitLines(t, g, "a health check passes again", round+1)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"snowgate/proxy/route"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -16,6 +15,7 @@ import (
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
+	"snowgate/proxy/route"
 	"snowgate/tokens"
 )
 

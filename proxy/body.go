@@ -5,11 +5,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"snowgate/request/fields"
 	"sync"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"snowgate/request/fields"
 )
 
 // lingering is how long a client that still sends a body may go on after it was

@@ -3,12 +3,12 @@ package proxy
 import (
 	"net/http"
 	"slices"
-	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"time"
 
 	"snowgate/proxy/http1"
+	"snowgate/proxy/route"
 	"snowgate/request/exchange"
 )
 

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"snowgate/proxy/route"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"snowgate/limit"
 	"snowgate/proxy"
+	"snowgate/proxy/route"
 	"snowgate/request/canonical"
 	"snowgate/request/exchange"
 )

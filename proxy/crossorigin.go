@@ -4,11 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
+
 	"snowgate/problem"
 	"snowgate/proxy/http1"
 	"snowgate/proxy/route"
 	"snowgate/request/exchange"
-	"strings"
 )
 
 // isPreflight reports whether r is the question of a browser whether it may make a

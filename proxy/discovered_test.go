@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"snowgate/proxy/route"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"snowgate/middleware"
 	"snowgate/proxy"
+	"snowgate/proxy/route"
 	"snowgate/tokens"
 )
 

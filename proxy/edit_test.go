@@ -2,10 +2,10 @@ package proxy_test
 
 import (
 	"fmt"
-	"snowgate/proxy/route"
-
 	"strings"
 	"testing"
+
+	"snowgate/proxy/route"
 )
 
 func TestRewrites(t *testing.T) {

@@ -5,11 +5,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"reflect"
-	"snowgate/proxy/route"
 	"testing"
 	"time"
 
 	"snowgate/limit"
+	"snowgate/proxy/route"
 	"snowgate/request/canonical"
 	"snowgate/request/exchange"
 	"snowgate/tokens"

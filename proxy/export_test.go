@@ -1,9 +1,10 @@
 package proxy
 
 import (
+	"time"
+
 	"snowgate/proxy/transport"
 	"snowgate/proxy/upstream"
-	"time"
 )
 
 // SetClock has r tell the time by now. It must be called before the first table.

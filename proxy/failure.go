@@ -6,13 +6,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"snowgate/proxy/transport"
-	"snowgate/proxy/upstream"
 	"strconv"
 	"time"
 
 	"snowgate/problem"
 	"snowgate/proxy/http1"
+	"snowgate/proxy/transport"
+	"snowgate/proxy/upstream"
 )
 
 // fail responds for a service that did not. Nothing of err is told to the caller: it names addresses.

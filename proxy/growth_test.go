@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"snowgate/proxy/route"
 	"strings"
 	"testing"
 	"time"
+
+	"snowgate/proxy/route"
 )
 
 // growingTable is a table of so many routes: a third on one host, a third each on

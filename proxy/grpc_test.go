@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
@@ -21,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"snowgate/proxy/route"
 	"snowgate/tokens"
 )
 

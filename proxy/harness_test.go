@@ -12,8 +12,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"snowgate/proxy/route"
-	"snowgate/proxy/upstream"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +27,8 @@ import (
 	"snowgate/middleware"
 	"snowgate/problem"
 	"snowgate/proxy"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"snowgate/tokens"
 )
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"snowgate/proxy/route"
 	"sync"
 	"testing"
 	"time"
 
 	"snowgate/limit"
+	"snowgate/proxy/route"
 )
 
 // rates is a limiter whose clock stands still.

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"snowgate/proxy/route"
 	"testing"
 
 	"snowgate/integration/lineartest"
 	"snowgate/proxy/http1"
+	"snowgate/proxy/route"
 	"snowgate/request/canonical"
 	"snowgate/request/exchange"
 )

@@ -5,10 +5,11 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"snowgate/proxy/route"
-	"snowgate/proxy/upstream"
 	"testing"
 	"time"
+
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 )
 
 // TestOutlierReplica: one that answers 503 to everything while the other does well is taken out,

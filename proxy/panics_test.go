@@ -10,13 +10,13 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"snowgate/internal/panics"
+	"snowgate/proxy/route"
 )
 
 // notePanics has the panics that are told during the test noted.

@@ -3,11 +3,12 @@ package proxy_test
 import (
 	"net/http"
 	"regexp"
-	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"snowgate/proxy/route"
 )
 
 const authorized = "Authorization: Bearer " + goodText + "\r\n"

@@ -6,14 +6,14 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"snowgate/proxy/route"
-	"snowgate/proxy/transport"
 	"strings"
 	"sync"
 	"time"
 
 	"snowgate/internal/panics"
 	"snowgate/proxy/http1"
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
 	"snowgate/request/fields"
 )
 

@@ -3,10 +3,10 @@ package proxy
 import (
 	"errors"
 	"net/http"
-	"snowgate/proxy/transport"
-	"snowgate/proxy/upstream"
 
 	"snowgate/proxy/http1"
+	"snowgate/proxy/transport"
+	"snowgate/proxy/upstream"
 )
 
 // This file is all that decides about sending a request again.

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"snowgate/proxy/route"
-	"snowgate/proxy/upstream"
 	"testing"
 	"time"
 
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"snowgate/request/exchange"
 )
 

@@ -3,11 +3,11 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"time"
+
 	"snowgate/proxy/route"
 	"snowgate/proxy/transport"
 	"snowgate/proxy/upstream"
-	"time"
-
 	"snowgate/request/exchange"
 )
 

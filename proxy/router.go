@@ -2,13 +2,13 @@ package proxy
 
 import (
 	"net/http"
-	"snowgate/proxy/route"
-	"snowgate/proxy/upstream"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"snowgate/problem"
+	"snowgate/proxy/route"
+	"snowgate/proxy/upstream"
 	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
@@ -26,6 +26,10 @@ type Router struct {
 	// Gone, if set, is called with the name of each route that a swap takes out of force. It
 	// must be set before the first table.
 	Gone func(route string)
+	// Checked, if set, is called when the health check of a replica fails for the first time, with
+	// the reason, and when it passes again, with nil. It must be set before the first table, may be
+	// called by many goroutines at once, and must not wait.
+	Checked func(upstream, address string, err error)
 
 	swapping  sync.Mutex
 	current   atomic.Pointer[snapshot]
@@ -57,6 +61,9 @@ func (r *Router) Swap(t *route.Table) {
 	r.swapping.Lock()
 	defer r.swapping.Unlock()
 	r.upstreams.Resolver = r.Resolver
+	if r.upstreams.Checked == nil && r.Checked != nil { // later, checks read it
+		r.upstreams.Checked = r.Checked
+	}
 	old, before := r.layout(), make(map[string]int)
 	for i, route := range old.table.Routes {
 		before[route.Name] = i

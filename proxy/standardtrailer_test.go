@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"snowgate/proxy/route"
 	"testing"
+
+	"snowgate/proxy/route"
 )
 
 // TestTrailersApart: a request with a trailer does not share its connection to a service over h2c,

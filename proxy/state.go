@@ -1,9 +1,10 @@
 package proxy
 
 import (
+	"time"
+
 	"snowgate/proxy/route"
 	"snowgate/proxy/upstream"
-	"time"
 )
 
 // RouteState is a route in force, with what its requests are sent to.

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/textproto"
 	"net/url"
-	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 	"github.com/coder/websocket"
 
 	"snowgate/proxy"
+	"snowgate/proxy/route"
 )
 
 func TestServerSentEventsAtOnce(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"slices"
-	"snowgate/proxy/route"
 	"strings"
 	"testing"
 
+	"snowgate/proxy/route"
 	"snowgate/tokens"
 )
 

@@ -2,14 +2,13 @@ package proxy
 
 import (
 	"errors"
-	"snowgate/proxy/route"
+	"net/http"
 	"sync"
 	"time"
 
-	"net/http"
-
 	"snowgate/internal/panics"
 	"snowgate/problem"
+	"snowgate/proxy/route"
 	"snowgate/request/exchange"
 	"snowgate/tokens"
 )

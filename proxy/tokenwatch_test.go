@@ -6,10 +6,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"snowgate/proxy/route"
 	"testing"
 	"time"
 
+	"snowgate/proxy/route"
 	"snowgate/request/exchange"
 	"snowgate/tokens"
 )

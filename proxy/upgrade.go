@@ -8,12 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"snowgate/proxy/transport"
 	"strings"
 	"sync"
 
 	"snowgate/internal/panics"
 	"snowgate/proxy/http1"
+	"snowgate/proxy/transport"
 )
 
 // acceptUpgrade lets through the answer to a WebSocket handshake (RFC 6455 §4.2.2).

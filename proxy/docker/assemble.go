@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"snowgate/proxy/route"
 	"strings"
 
 	"snowgate/internal/panics"
+	"snowgate/proxy/route"
 )
 
 // maxRouteName is the length of the longest name that a route can have.

@@ -37,11 +37,12 @@ package docker
 import (
 	"context"
 	"net/netip"
-	"snowgate/proxy/route"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"snowgate/proxy/route"
 )
 
 // Labels that are looked at here. What the others say is told by [Config.Read].

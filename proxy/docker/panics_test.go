@@ -3,13 +3,13 @@ package docker
 import (
 	"context"
 	"errors"
-	"snowgate/proxy/route"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"snowgate/internal/panics"
+	"snowgate/proxy/route"
 )
 
 // faultyEngine panics once when it is told to.

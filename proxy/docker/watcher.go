@@ -7,9 +7,10 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"snowgate/proxy/route"
 	"sync/atomic"
 	"time"
+
+	"snowgate/proxy/route"
 )
 
 // Watcher discovers routes. Its methods are safe for concurrent use.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"snowgate/proxy/route"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"snowgate/proxy/route"
 )
 
 // fake is an engine in memory.

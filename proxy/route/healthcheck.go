@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"snowgate/request/canonical"
 	"time"
+
+	"snowgate/request/canonical"
 )
 
 // Defaults of a [HealthCheck].

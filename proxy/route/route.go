@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
-	"snowgate/proxy/transport"
 	"strings"
 	"time"
 
 	"github.com/rs/cors"
 
 	"snowgate/limit"
+	"snowgate/proxy/transport"
 	"snowgate/request/canonical"
 	"snowgate/tokens"
 )

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"hash/maphash"
 	"slices"
-	"snowgate/proxy/route"
 	"sync/atomic"
 	"time"
+
+	"snowgate/proxy/route"
 )
 
 // Balancer is what a route sends its requests to. It is safe for concurrent use.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"snowgate/proxy/route"
-	"snowgate/proxy/transport"
 	"sync"
 	"time"
 
 	"snowgate/internal/panics"
 	"snowgate/proxy/http1"
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
 )
 
 // maxCheckBody is how much of the response to a check is read, in bytes.
@@ -85,11 +85,16 @@ func (c *checker) round(ctx context.Context) {
 
 // note takes over a result, unless the check was stopped meanwhile.
 func (c *checker) note(r *Replica, err error) {
+	if tell := c.upstream.fleet.Checked; c.takeOver(r, err) && tell != nil {
+		tell(c.upstream.scheme+"://"+c.upstream.authority, r.address, err)
+	}
+}
+
+// takeOver reports whether the result differs from the one before.
+func (c *checker) takeOver(r *Replica, err error) bool {
 	c.upstream.mu.Lock()
 	defer c.upstream.mu.Unlock()
-	if c.upstream.check == c {
-		r.health.checked(c.upstream.fleet.Time(), err)
-	}
+	return c.upstream.check == c && r.health.checked(c.upstream.fleet.Time(), err)
 }
 
 // ask asks one replica how it does.

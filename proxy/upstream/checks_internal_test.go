@@ -6,12 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"snowgate/proxy/route"
-	"snowgate/proxy/transport"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
 )
 
 // TestChecksComeAndGo: a replica is asked once in an interval, and never again

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
-	"snowgate/proxy/route"
-	"snowgate/proxy/transport"
 	"testing"
 	"time"
+
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
 )
 
 // An attempt to connect does not outlive the replica: who has its address next would

@@ -155,12 +155,12 @@ func (h *health) restore(now time.Time) {
 }
 
 // checked notes the result of a check, nil for a good one. A good one outranks the rate, and
-// after a bad one it is a new beginning.
-func (h *health) checked(now time.Time, err error) {
+// after a bad one it is a new beginning. It reports whether the result differs from that before.
+func (h *health) checked(now time.Time, err error) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checkPassed.Store(err == nil)
-	changed := h.unhealthy.Swap(err != nil) != (err != nil)
+	changed = h.unhealthy.Swap(err != nil) != (err != nil)
 	if changed {
 		h.changed = now
 	}
@@ -173,6 +173,7 @@ func (h *health) checked(now time.Time, err error) {
 	case h.ejected.Load() && (changed || h.byRate):
 		h.restore(now)
 	}
+	return changed
 }
 
 // unchecked says that nobody checks the replica any more. It is given the benefit of the doubt.

@@ -2,8 +2,9 @@ package upstream
 
 import (
 	"net/url"
-	"snowgate/proxy/route"
 	"testing"
+
+	"snowgate/proxy/route"
 )
 
 // balancersOf returns the balancers of two routes that differ in name and path, and of which the second

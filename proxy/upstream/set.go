@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"snowgate/proxy/route"
-	"snowgate/proxy/transport"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"snowgate/internal/panics"
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
 )
 
 // errClosed says that the router was closed.
@@ -26,6 +26,7 @@ type Set struct {
 	Dial     transport.Dialer          // nil: dialService
 	Starts   func(round uint64) uint64 // where a round of turns begins; nil: randomStart
 	Standard bool                      // HTTP/1.1 without TLS is sent by the transport of net/http, too
+	Checked  func(upstream, address string, err error) // told when the check of a replica fails first, or passes again; nil: nobody is
 
 	ejecting sync.Mutex // held while a replica is judged; before all others
 

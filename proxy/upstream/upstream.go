@@ -8,13 +8,13 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"snowgate/proxy/route"
-	"snowgate/proxy/transport"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"snowgate/internal/panics"
+	"snowgate/proxy/route"
+	"snowgate/proxy/transport"
 )
 
 // Bounds of name resolution.
