@@ -19,8 +19,8 @@ build: ## Build the static binary, as bin/snowgate.
 	CGO_ENABLED=0 go build -trimpath -pgo=deploy/default.pgo -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o bin/snowgate .
 
 .PHONY: test
-test: ## Run the tests; those that miss Redis or Docker are skipped and say so.
-	go test ./...
+test: ## Run the tests; the last line says what was skipped for want of Redis, Docker and others, and what to install.
+	@go test -json ./... | go run ./integration/skipped
 
 RACE := go test -race -shuffle=on -count=1 -timeout 10m
 

@@ -62,6 +62,7 @@ var allowed = []struct {
 	{"gateway", []string{"clients", "clients/redisclients", "config", "handlers", "handlers/admin", "idgen", "idgen/redislease", "internal/clientconn", "internal/deadline", "internal/logsink", "internal/nonblock", "internal/panics", "internal/scope", "internal/telemetry", "limit", "limit/redislimit", "middleware", "problem", "proxy", "proxy/docker", "proxy/route", "proxy/upstream", "request/exchange", "tokens", "tokens/redisstore", "tokens/redisstore/embedded"}, "puts the parts of one gateway together and runs it: the only package that knows all of them"},
 	{"cli", []string{"clients", "config", "gateway", "handlers", "handlers/admin", "idgen", "idgen/redislease", "internal/echo", "internal/panics", "internal/scope", "limit", "problem", "proxy/docker/readonly", "tokens", "tokens/redisstore"}, "commands: each knows what it needs, none how a gateway works inside"},
 	{"integration/lineartest", nil, "counts work: knows functions"},
+	{"integration/skipped", nil, "sums up what go test prints: knows text"},
 	{"integration/gatewaytest", []string{"clients", "integration/cuttest"}, "runs the real binary; knows it from the outside"},
 }
 
