@@ -70,7 +70,7 @@ func routeOf(r config.Route, transport string) route.Route {
 		ClientRate:        r.ClientRate,
 		AddPrefix:         r.AddPrefix,
 		EditRequest:       route.Edits(r.EditRequest),
-		EditResponse:        route.Edits(r.EditResponse),
+		EditResponse:      route.Edits(r.EditResponse),
 		HostHeader:        r.HostHeader,
 		UpstreamHost:      !r.PreserveHost && r.HostHeader == "",
 		CORS:              corsOf(r.CORS),

@@ -21,11 +21,11 @@ var errClosed = errors.New("proxy: the router is closed")
 // them, and the connections to them, survive a change of routes. The zero value
 // is empty. It is safe for concurrent use.
 type Set struct {
-	Resolver Resolver                  // nil: net.DefaultResolver
-	Now      func() time.Time          // nil: time.Now
-	Dial     transport.Dialer          // nil: dialService
-	Starts   func(round uint64) uint64 // where a round of turns begins; nil: randomStart
-	Standard bool                      // HTTP/1.1 without TLS is sent by the transport of net/http, too
+	Resolver Resolver                                  // nil: net.DefaultResolver
+	Now      func() time.Time                          // nil: time.Now
+	Dial     transport.Dialer                          // nil: dialService
+	Starts   func(round uint64) uint64                 // where a round of turns begins; nil: randomStart
+	Standard bool                                      // HTTP/1.1 without TLS is sent by the transport of net/http, too
 	Checked  func(upstream, address string, err error) // told when the check of a replica fails first, or passes again; nil: nobody is
 
 	ejecting sync.Mutex // held while a replica is judged; before all others
