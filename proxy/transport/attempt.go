@@ -26,7 +26,6 @@ type Attempt struct {
 	Heard    bool // told: a byte of a response came back
 	Stale    bool // told: the service may have closed the connection, which was kept, just then
 	Repeated bool // told: the transport has sent the request twice
-	dial     failoverDial
 }
 
 // lifetimeOf is the lifetime of the exchange that an attempt belongs to.
@@ -55,6 +54,5 @@ func (a *Attempt) dialing(ctx context.Context) context.Context {
 	if !a.Others {
 		return ctx
 	}
-	a.dial = failoverDial{ctx}
-	return &a.dial
+	return context.WithValue(ctx, failoverKey{}, true)
 }

@@ -68,8 +68,7 @@ func (s *standard) ended() {
 func (s *standard) Send(a *Attempt) (Response, error) {
 	ctx := a.Lifetime.Context()
 	if a.Others {
-		// Not as a part of the attempt: the connection may be made for longer than that.
-		ctx = &failoverDial{ctx}
+		ctx = context.WithValue(ctx, failoverKey{}, true)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	t, interim := &trial{attempt: a, cancel: cancel}, 0

@@ -78,20 +78,8 @@ func InTime(dial Dialer) Dialer {
 	}
 }
 
-// failoverDial is the context of an attempt that can go on to another replica. It is a part
-// of the attempt, so that it takes no allocation.
-type failoverDial struct{ context.Context } //nolint:containedctx // it is one
-
-// failoverKey is the key by which haste is told from other contexts.
+// failoverKey marks the context of an attempt that can go on to another replica.
 type failoverKey struct{}
-
-// Value tells what kind of context h is.
-func (h *failoverDial) Value(key any) any {
-	if key == (failoverKey{}) {
-		return h
-	}
-	return h.Context.Value(key)
-}
 
 // New returns the way to address.
 func New(address, scheme string, p Protocol, dial Dialer) Transport {
