@@ -43,23 +43,38 @@ func (t *roundTrip) switchProtocols(a transport.Response) {
 		t.fail(err)
 		return
 	}
+	relay(client, pending{client, buffered.Reader}, a.Tunnel)
+}
+
+// relay copies between a client, of which from is read, and a service until both have ended, one has
+// failed, or one waits for the other in vain (see [stall]). It closes both.
+func relay(client io.WriteCloser, from io.Reader, service io.ReadWriteCloser) {
 	var copying sync.WaitGroup
-	ended := make(chan error, 2)
+	ended := make(chan error, 3) // one of each direction, and one of the stall
 	broken := func(err error) { ended <- err }
-	copying.Go(func() { defer panics.Catch(panics.Tunnel, broken); ended <- copyOneWay(client, a.Tunnel) })
+	hanging := newStall(func() { broken(errStalled) })
 	copying.Go(func() {
 		defer panics.Catch(panics.Tunnel, broken)
-		ended <- copyOneWay(a.Tunnel, pending{client, buffered.Reader})
+		ended <- copyOneWay(client, stallWriter{client, hanging, false}, service)
+	})
+	copying.Go(func() {
+		defer panics.Catch(panics.Tunnel, broken)
+		ended <- copyOneWay(service, stallWriter{service, hanging, true}, from)
 	})
 	for range 2 {
 		if err := <-ended; err != nil {
 			break // and so ends the other
 		}
+		hanging.sideEnded()
 	}
-	_ = a.Tunnel.Close()
+	hanging.stop()
+	_ = service.Close()
 	_ = client.Close()
 	copying.Wait()
 }
+
+// errStalled says that one side of a WebSocket was waited for in vain.
+var errStalled = errors.New("proxy: nothing moves in the WebSocket")
 
 // writeSwitched writes the head of the answer, with what the gateway has put into h.
 func writeSwitched(w *bufio.ReadWriter, h http.Header, a *transport.Response) error {
@@ -84,9 +99,9 @@ func (p pending) Read(b []byte) (int, error) {
 	return p.ahead.Read(b[:n])
 }
 
-// copyOneWay copies until src ends, and passes that on.
-func copyOneWay(dst io.Writer, src io.Reader) error {
-	if _, err := io.Copy(dst, src); err != nil {
+// copyOneWay copies to writer, which writes to dst, until src ends, and passes that on to dst.
+func copyOneWay(dst, writer io.Writer, src io.Reader) error {
+	if _, err := io.Copy(writer, struct{ io.Reader }{src}); err != nil {
 		return err
 	}
 	if half, ok := dst.(interface{ CloseWrite() error }); ok {
