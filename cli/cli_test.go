@@ -256,7 +256,7 @@ func mintWith(t *testing.T, key tokens.Key) string {
 		Keys:     tokens.FixedKeyring(key),
 		MintTime: func(idgen.ID) time.Time { return time.Now() },
 	})
-	bearer, _, err := service.Issue(t.Context(), tokens.Grant{Client: "c", TTL: time.Minute})
+	bearer, _, err := service.Issue(t.Context(), tokens.Claims{Client: "c", TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

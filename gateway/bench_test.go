@@ -86,7 +86,7 @@ func startGateway(t testing.TB, redisURL string, upstream url.URL) (g *Gateway, 
 		}
 	})
 	<-ready
-	bearer, _, err := g.shared.tokens.Issue(t.Context(), tokens.Grant{Client: "bench", Scope: scope.Of("orders.read"), TTL: cfg.TokenTTL})
+	bearer, _, err := g.shared.tokens.Issue(t.Context(), tokens.Claims{Client: "bench", Scope: scope.Of("orders.read"), TTL: cfg.TokenTTL})
 	if err != nil {
 		t.Fatal(err)
 	}

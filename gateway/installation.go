@@ -70,7 +70,7 @@ func (c *installation) noticeProbe(h redisstore.Health) {
 	if !h.Reachable {
 		return
 	}
-	if h.Blank {
+	if h.Empty {
 		select {
 		case c.blank <- struct{}{}:
 		default: // it is on its way already

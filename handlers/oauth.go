@@ -24,7 +24,7 @@ type authenticator interface {
 
 // tokenService is the life of a token, as the endpoints need it.
 type tokenService interface {
-	Issue(ctx context.Context, grant tokens.Grant) (tokens.Bearer, tokens.Token, error)
+	Issue(ctx context.Context, grant tokens.Claims) (tokens.Bearer, tokens.Token, error)
 	Validate(ctx context.Context, text string) (tokens.Token, error)
 	Revoke(ctx context.Context, text, client string) error
 }
@@ -65,7 +65,7 @@ func (h *OAuth) Token(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	bearer, token, err := h.Tokens.Issue(r.Context(), tokens.Grant{
+	bearer, token, err := h.Tokens.Issue(r.Context(), tokens.Claims{
 		Client: client.ID, Generation: client.Generation,
 		Scope: grant.Scope, Audience: grant.Audience, TTL: grant.TTL,
 	})

@@ -125,9 +125,9 @@ func (g *Generator) NextContext(ctx context.Context) (ID, error) {
 		return e.id(ticket), nil
 	}
 	w := g.window
-	w.patience = 1 << 40
+	w.maxWait = 1 << 40
 	if deadline, ok := ctx.Deadline(); ok {
-		w.patience = max(0, time.Until(deadline).Milliseconds())
+		w.maxWait = max(0, time.Until(deadline).Milliseconds())
 	}
 	return g.next(ctx, w)
 }
@@ -140,7 +140,7 @@ func (g *Generator) TryNext() (ID, error) {
 		return e.id(ticket), nil
 	}
 	w := g.window
-	w.patience, w.awake = 0, true
+	w.maxWait, w.awake = 0, true
 	return g.next(context.Background(), w)
 }
 
@@ -211,7 +211,7 @@ type reservation struct {
 // until they may be used.
 func (g *Generator) reserve(ctx context.Context, n int64, w window) (reservation, error) {
 	beats := g.keeper.beats.Load()
-	for polls := w.patience; ; {
+	for polls := w.maxWait; ; {
 		r, err := g.attempt(n, w)
 		switch {
 		case errors.Is(err, ErrCeiling) && polls > 0 && g.keeper.hurry(beats):
@@ -259,7 +259,7 @@ func (g *Generator) attempt(n int64, w window) (r reservation, err error) {
 		}
 		pace := g.time.pace()
 		w := w
-		w.patience = int64(float64(w.patience) * pace)
+		w.maxWait = int64(float64(w.maxWait) * pace)
 		if e.slots != nil {
 			r.first, r.n, r.wait, err = e.placeInRing(r.now, n)
 		} else {

@@ -22,7 +22,7 @@ func defaults() options {
 	return options{
 		clock:     WallClock{},
 		policy:    Monotonic(),
-		window:    window{lag: 10, ahead: 5, patience: 5},
+		window:    window{lag: 10, ahead: 5, maxWait: 5},
 		heartbeat: time.Second,
 		report:    func(error) {},
 	}
@@ -76,7 +76,7 @@ func WithWindow(lag, ahead time.Duration) Option {
 // whole milliseconds; the default is 5 ms.
 func WithMaxWait(d time.Duration) Option {
 	return func(o *options) error {
-		o.window.patience = d.Milliseconds()
+		o.window.maxWait = d.Milliseconds()
 		if d < 0 {
 			return errors.New("idgen: the wait bound is negative")
 		}

@@ -85,7 +85,7 @@ func (g *Generator) verdict(e *tenure, now, target int64) Verdict {
 		v == Reuse && (e.slots == nil || fresh),
 		v == Ride && fresh:
 		v = Refuse
-		if target-now <= g.window.patience {
+		if target-now <= g.window.maxWait {
 			v = Sleep
 		}
 	}

@@ -118,8 +118,8 @@ func (e *tenure) used() int64 { return (e.word.Load() - 1) >> e.seqBits }
 // window says how far from the clock a stamp may be, in milliseconds, and how
 // long a caller may wait for its ticket.
 type window struct {
-	lag, ahead, patience int64
-	awake                bool // not at all, whatever for
+	lag, ahead, maxWait int64
+	awake               bool // not at all, whatever for
 }
 
 // oldest returns the earliest timestamp worth issuing. Normally that is the
@@ -151,7 +151,7 @@ func (e *tenure) place(now, n int64, w window) (first, got, wait int64, err erro
 			return 0, 0, 0, ErrTimeExhausted
 		case ts > ceiling:
 			return 0, 0, 0, ErrCeiling
-		case ts-now-w.ahead > w.patience:
+		case ts-now-w.ahead > w.maxWait:
 			return 0, 0, 0, ErrSaturated
 		}
 		got = min(n, e.until(max(ts, open))-first)

@@ -364,7 +364,7 @@ func TestFloodOfUnknownTokens(t *testing.T) {
 	good := f.token()
 	mint := newMint(t, f, good)
 	unknown := func(int) string {
-		bearer, _, err := mint.Issue(context.Background(), tokens.Grant{Client: "worker", Scope: scope.Of("svc"), TTL: time.Hour})
+		bearer, _, err := mint.Issue(context.Background(), tokens.Claims{Client: "worker", Scope: scope.Of("svc"), TTL: time.Hour})
 		if err != nil {
 			t.Error(err)
 		}

@@ -98,7 +98,7 @@ func TestDeadTokensLimitNobodyElse(t *testing.T) {
 	f.revoke(0, once)
 	mint := newMint(t, f, once)
 	statuses := f.flood(dead, func(int) string {
-		bearer, _, err := mint.Issue(context.Background(), tokens.Grant{Client: "worker", Scope: scope.Of("svc"), TTL: time.Hour})
+		bearer, _, err := mint.Issue(context.Background(), tokens.Claims{Client: "worker", Scope: scope.Of("svc"), TTL: time.Hour})
 		if err != nil {
 			t.Error(err)
 		}

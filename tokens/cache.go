@@ -12,7 +12,7 @@ import (
 // entry is what is known of a token whose record was found, and whose secret was shown,
 // besides what is in its id.
 type entry struct {
-	grant *grant
+	attributes *attributes
 	facts
 }
 
@@ -50,7 +50,7 @@ type cache struct {
 	clock   func() time.Time // that tokens expire by
 	opened  time.Time        // monotonic
 	epoch   atomic.Uint32
-	whole   atomic.Pointer[verdict] // for the latest version of the policy
+	whole   atomic.Pointer[entitlement] // for the latest version of the policy
 
 	mu         sync.RWMutex
 	young, old layer       // since the last turn, and the one before
@@ -61,15 +61,15 @@ type cache struct {
 // layer is what came into the cache between two turns. There may be a million entries in it,
 // which the garbage collector does not look at: there is no pointer in them.
 type layer struct {
-	entries map[idgen.ID]kept
-	grants  []*grant            // of the entries
-	found   map[grantKey]*grant // those, and of tokens that were only read
+	entries    map[idgen.ID]kept
+	attributes []*attributes                 // of the entries
+	found      map[attributesKey]*attributes // those, and of tokens that were only read
 }
 
 // kept is an entry, with the number of its grant in the layer.
 type kept struct {
 	facts
-	grant uint32
+	attributes uint32
 }
 
 // open makes room for size entries that decide for ttl. With ttl 0 there is no
@@ -105,7 +105,7 @@ func (c *cache) get(id idgen.ID, e *entry) bool {
 func (l *layer) get(id idgen.ID, e *entry) bool {
 	k, ok := l.entries[id]
 	if ok {
-		e.facts, e.grant = k.facts, l.grants[k.grant]
+		e.facts, e.attributes = k.facts, l.attributes[k.attributes]
 	}
 	return ok
 }
@@ -135,8 +135,8 @@ func (c *cache) put(id idgen.ID, e *entry) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k, ok := c.young.entries[id]; ok && c.young.grants[k.grant] == e.grant {
-		c.young.entries[id] = kept{e.facts, k.grant}
+	if k, ok := c.young.entries[id]; ok && c.young.attributes[k.attributes] == e.attributes {
+		c.young.entries[id] = kept{e.facts, k.attributes}
 		return
 	}
 	c.remove(id)
@@ -150,21 +150,21 @@ func (l *layer) put(id idgen.ID, e *entry) {
 	if l.entries == nil {
 		l.entries = make(map[idgen.ID]kept)
 	}
-	g := e.grant
-	if n := int(g.number); n >= len(l.grants) || l.grants[n] != g {
-		g.number = uint32(len(l.grants))
-		l.grants = append(l.grants, g)
+	g := e.attributes
+	if n := int(g.number); n >= len(l.attributes) || l.attributes[n] != g {
+		g.number = uint32(len(l.attributes))
+		l.attributes = append(l.attributes, g)
 	}
 	l.entries[id] = kept{e.facts, g.number}
 }
 
 // makeRoom makes room in the young layer for one more entry. It needs mu.
 func (c *cache) makeRoom() {
-	if max(len(c.young.entries), len(c.young.grants)) >= c.half() {
-		c.turn()
+	if max(len(c.young.entries), len(c.young.attributes)) >= c.half() {
+		c.rotate()
 	}
 	for len(c.young.entries)+len(c.old.entries) >= c.size {
-		c.turn()
+		c.rotate()
 	}
 }
 
@@ -174,19 +174,19 @@ func (c *cache) half() int { return (c.size + 1) / 2 }
 // letGo has what is in the cache let go after a while. It needs mu.
 func (c *cache) letGo() {
 	if c.timer == nil && !c.closed {
-		c.timer = time.AfterFunc(c.ttl+c.further, func() { defer panics.Catch(panics.Tokens, nil); c.turnAgain() })
+		c.timer = time.AfterFunc(c.ttl+c.further, func() { defer panics.Catch(panics.Tokens, nil); c.rotateAgain() })
 	}
 }
 
-// turn lets go of what came before the last one. It needs mu.
-func (c *cache) turn() { c.young, c.old = layer{}, c.young }
+// rotate lets go of what came before the last one. It needs mu.
+func (c *cache) rotate() { c.young, c.old = layer{}, c.young }
 
-// turnAgain is a turn, and has another one follow while there is anything: what has come by then
+// rotateAgain is a turn, and has another one follow while there is anything: what has come by then
 // is let go after it has stayed for as long as it is worth anything.
-func (c *cache) turnAgain() {
+func (c *cache) rotateAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.turn()
+	c.rotate()
 	if c.timer = nil; len(c.old.entries)+len(c.old.found) > 0 {
 		c.letGo()
 	}

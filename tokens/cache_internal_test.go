@@ -14,7 +14,7 @@ import (
 
 // entryOf returns an entry that is told from those of other ids, with a grant of the client.
 func (c *cache) entryOf(id idgen.ID, client string) *entry {
-	return &entry{c.grant(&Token{Client: client}), facts{
+	return &entry{c.attributes(&Token{Client: client}), facts{
 		digest: digestOf(id), asked: time.Since(c.opened), expires: time.Now().Add(time.Hour).UnixMilli(),
 	}}
 }
@@ -29,8 +29,8 @@ func (c *cache) holds(t *testing.T, id idgen.ID, client string) bool {
 	if !c.get(id, &e) {
 		return false
 	}
-	if e.digest != digestOf(id) || e.grant.client != client {
-		t.Fatalf("the entry of %d is %+v, of client %q, want that of %q", id, e, e.grant.client, client)
+	if e.digest != digestOf(id) || e.attributes.client != client {
+		t.Fatalf("the entry of %d is %+v, of client %q, want that of %q", id, e, e.attributes.client, client)
 	}
 	return true
 }
@@ -81,7 +81,7 @@ func TestCachePutsAgain(t *testing.T) {
 	for _, client := range []string{"a", "a", "b"} { // the same grant, another one
 		for _, turn := range []bool{false, true, false} {
 			if turn {
-				c.turn()
+				c.rotate()
 			}
 			e := c.entryOf(1, client)
 			e.epoch = uint32(time.Since(c.opened))
@@ -108,13 +108,13 @@ func TestGrantsOfEntriesAreBounded(t *testing.T) {
 			c := newCache(t, 20, time.Hour)
 			for i := range 1000 {
 				e := c.entryOf(1, "a")
-				e.grant = c.grant(&Token{Client: "a", Audience: audience(i)})
+				e.attributes = c.attributes(&Token{Client: "a", Audience: audience(i)})
 				c.put(1, e)
 				var got entry
 				if !c.get(1, &got) || got != *e {
 					t.Fatalf("%+v, want %+v", got, *e)
 				}
-				if n := len(c.young.grants) + len(c.old.grants); n > c.size {
+				if n := len(c.young.attributes) + len(c.old.attributes); n > c.size {
 					t.Fatalf("%d grants are kept for one entry", n)
 				}
 			}
@@ -192,7 +192,7 @@ func FuzzCache(f *testing.F) {
 				c.drop(id)
 				delete(all, id)
 			case 3:
-				c.turn()
+				c.rotate()
 			}
 			count := 0
 			for id := range idgen.ID(0x40) {

@@ -169,7 +169,7 @@ func newGate(t testing.TB, change func(*tokens.Config)) *gate {
 	return g
 }
 
-func (g *gate) issue(t testing.TB, gr tokens.Grant) (string, tokens.Token) {
+func (g *gate) issue(t testing.TB, gr tokens.Claims) (string, tokens.Token) {
 	t.Helper()
 	bearer, token, err := g.Issue(t.Context(), gr)
 	if err != nil {

@@ -18,8 +18,8 @@ const lookUpAttempts = 4
 // lookUps shares one read of the store among all who ask for the same token at
 // the same time. Who asks first reads, the others wait.
 type lookUps struct {
-	mu     sync.Mutex
-	flying map[idgen.ID]*lookUp
+	mu       sync.Mutex
+	inFlight map[idgen.ID]*lookUp
 }
 
 // lookUp is one read that is under way. It counts only for as long as it is the
@@ -63,21 +63,21 @@ func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (entry, e
 func (s *Service) join(id idgen.ID) (f *lookUp, waits <-chan struct{}) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
-	if f := s.lookUps.flying[id]; f != nil {
+	if f := s.lookUps.inFlight[id]; f != nil {
 		if f.done == nil {
 			f.done = make(chan struct{})
 		}
 		return f, f.done
 	}
 	f = &lookUp{epoch: s.cache.epoch.Load()}
-	s.lookUps.flying[id] = f
+	s.lookUps.inFlight[id] = f
 	return f, nil
 }
 
 // read asks the store on behalf of everybody who waits for f.
 func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) {
 	f.left = true // also if this panics
-	defer s.landed(b.ID(), f, digest)
+	defer s.finish(b.ID(), f, digest)
 	f.entry.asked = time.Since(s.cache.opened)
 	record, err := s.cfg.Store.Load(ctx, b.ID())
 	if err != nil {
@@ -85,34 +85,34 @@ func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) 
 		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && s.cfg.Timeout <= 0
 		return
 	}
-	f.entry = entry{s.cache.grant(&record.Token), facts{
+	f.entry = entry{s.cache.attributes(&record.Token), facts{
 		digest: record.Digest, tag: b.tag(), epoch: f.epoch,
 		expires: record.Token.ExpiresAt.UnixMilli(), asked: f.entry.asked,
 	}}
 	f.left = false
 }
 
-// landed ends f, which has read id for who knows digest.
-func (s *Service) landed(id idgen.ID, f *lookUp, digest Digest) {
+// finish ends f, which has read id for who knows digest.
+func (s *Service) finish(id idgen.ID, f *lookUp, digest Digest) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
 	if f.done != nil {
 		defer close(f.done)
 	}
-	if s.lookUps.flying[id] != f {
+	if s.lookUps.inFlight[id] != f {
 		return
 	}
-	delete(s.lookUps.flying, id)
+	delete(s.lookUps.inFlight, id)
 	if f.current = f.epoch == s.cache.epoch.Load(); !f.current {
 		return
 	}
 	// Under the lock, so that a revocation comes either before, and has taken f
 	// out, or after, and drops the entry.
 	switch {
-	case f.entry.grant != nil && f.entry.digest.Equal(digest):
+	case f.entry.attributes != nil && f.entry.digest.Equal(digest):
 		s.cache.put(id, &f.entry)
 	case errors.Is(f.err, ErrUnknown):
-		s.gone.put(id, missing{digest, f.entry.asked, f.epoch})
+		s.negative.put(id, missing{digest, f.entry.asked, f.epoch})
 	}
 }
 
@@ -120,6 +120,6 @@ func (s *Service) landed(id idgen.ID, f *lookUp, digest Digest) {
 func (s *Service) forget(id idgen.ID) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
-	delete(s.lookUps.flying, id)
+	delete(s.lookUps.inFlight, id)
 	s.cache.drop(id)
 }

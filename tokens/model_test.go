@@ -423,7 +423,7 @@ func (m *model) act(ctx context.Context, n *node) {
 
 func (m *model) issue(ctx context.Context, n *node) {
 	begun := time.Now()
-	bearer, token, err := n.Issue(ctx, tokens.Grant{
+	bearer, token, err := n.Issue(ctx, tokens.Claims{
 		Client: fmt.Sprintf("c%d", m.intn(8)), Scope: scope.Of("a"), TTL: time.Duration(1+m.intn(30)) * time.Second,
 	})
 	if err != nil {

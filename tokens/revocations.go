@@ -61,7 +61,7 @@ func (s *Service) Lookup(ctx context.Context, id idgen.ID) (Token, error) {
 	}
 	token := record.Token
 	token.IssuedAt = origin.Minted
-	err = s.verdict(&token, origin)
+	err = s.check(&token, origin)
 	return token, err
 }
 
@@ -74,8 +74,8 @@ func (s *Service) origin(id idgen.ID) (o Origin, ok bool) {
 	return Origin{Minted: s.cfg.MintTime(id), Worker: worker}, ok
 }
 
-// verdict judges a token by all but its record.
-func (s *Service) verdict(t *Token, o Origin) error {
+// check judges a token by all but its record.
+func (s *Service) check(t *Token, o Origin) error {
 	if !s.cfg.Now().Before(t.ExpiresAt) {
 		return ErrExpired
 	}

@@ -23,13 +23,13 @@ const (
 
 // Service issues, validates and revokes tokens. It is safe for concurrent use.
 type Service struct {
-	cfg     Config
-	cache   cache
-	gone    gone
-	lookUps lookUps
-	timers  deadline.Timers
-	watches watches
-	static  staticMode
+	cfg      Config
+	cache    cache
+	negative negativeCache
+	lookUps  lookUps
+	timers   deadline.Timers
+	watches  watches
+	static   staticMode
 }
 
 // NewService returns a service on cfg. It panics if a required field is missing.
@@ -37,8 +37,8 @@ type Service struct {
 func NewService(cfg Config) *Service {
 	s := &Service{cfg: cfg.withDefaults()}
 	s.cache.open(s.cfg.CacheSize, s.cfg.CacheTTL, s.cfg.FailStatic, s.cfg.Now)
-	s.gone.ttl = min(goneFor, s.cache.ttl)
-	s.lookUps.flying = make(map[idgen.ID]*lookUp)
+	s.negative.ttl = min(goneFor, s.cache.ttl)
+	s.lookUps.inFlight = make(map[idgen.ID]*lookUp)
 	s.static.tell = s.cfg.OnFailStatic
 	s.watches.open(s)
 	if s.cfg.Rules != nil {
@@ -54,8 +54,8 @@ func (s *Service) Close() {
 	s.cache.close()
 }
 
-// Grant is what a client has been found entitled to.
-type Grant struct {
+// Claims are what a new token says.
+type Claims struct {
 	Client   string        // never empty
 	Scope    scope.List    // may be empty
 	Audience []string      // may be empty
@@ -66,44 +66,44 @@ type Grant struct {
 }
 
 var (
-	errGrant     = errors.New("tokens: a grant needs a client and a lifetime of at least a millisecond")
-	errGrantLong = errors.New("tokens: a grant is longer than the longest lifetime that the rules were told of")
+	errClaims    = errors.New("tokens: a token needs a client and a lifetime of at least a millisecond")
+	errClaimsTTL = errors.New("tokens: the lifetime is longer than the longest that the revocation rules know (RulesConfig.Longest)")
 )
 
 // Issue makes a token for g and stores its record: one round trip unless the id
 // turns out to be taken, when it takes the next one, at most twice.
 // What keeps it from issuing matches [ErrUnavailable]; then no token is alive
 // that anybody knows the secret of.
-func (s *Service) Issue(ctx context.Context, g Grant) (Bearer, Token, error) {
+func (s *Service) Issue(ctx context.Context, claims Claims) (Bearer, Token, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	bearer, token, err := s.issue(ctx, g)
+	bearer, token, err := s.issue(ctx, claims)
 	s.cfg.Observer.Issued(Reason(err))
 	return bearer, token, err
 }
 
-func (s *Service) issue(ctx context.Context, g Grant) (Bearer, Token, error) {
-	if g.Client == "" || g.TTL < time.Millisecond {
-		return Bearer{}, Token{}, errGrant
+func (s *Service) issue(ctx context.Context, claims Claims) (Bearer, Token, error) {
+	if claims.Client == "" || claims.TTL < time.Millisecond {
+		return Bearer{}, Token{}, errClaims
 	}
 	if err := s.cfg.Unfit(); err != nil {
 		return Bearer{}, Token{}, err
 	}
 	// Under rules that are not confirmed, it might be born revoked.
-	if s.footing(time.Now()) != firm {
+	if s.freshness(time.Now()) != fresh {
 		return Bearer{}, Token{}, errUnconfirmed
 	}
 	// The token would outlive the rules that match it, and the key of its tag.
-	if s.cfg.Rules != nil && g.TTL > s.cfg.Rules.Longest() {
-		return Bearer{}, Token{}, errGrantLong
+	if s.cfg.Rules != nil && claims.TTL > s.cfg.Rules.Longest() {
+		return Bearer{}, Token{}, errClaimsTTL
 	}
 	for range issueAttempts {
-		bearer, token, err := s.mint(ctx, g)
+		bearer, token, err := s.mint(ctx, claims)
 		if err != nil {
 			return Bearer{}, Token{}, err
 		}
 		record := Record{Digest: bearer.Digest(), Token: token}
-		err = s.cfg.Store.Save(ctx, record, g.TTL+recordGrace)
+		err = s.cfg.Store.Save(ctx, record, claims.TTL+recordGrace)
 		if err == nil {
 			return bearer, token, nil
 		}
@@ -116,7 +116,7 @@ func (s *Service) issue(ctx context.Context, g Grant) (Bearer, Token, error) {
 }
 
 // mint makes a token that is not stored yet.
-func (s *Service) mint(ctx context.Context, g Grant) (Bearer, Token, error) {
+func (s *Service) mint(ctx context.Context, claims Claims) (Bearer, Token, error) {
 	id, err := s.cfg.IDs.Next(ctx)
 	if err != nil {
 		return Bearer{}, Token{}, fmt.Errorf("%w: no id: %w", ErrUnavailable, err)
@@ -131,16 +131,16 @@ func (s *Service) mint(ctx context.Context, g Grant) (Bearer, Token, error) {
 	}
 	token := Token{
 		ID:        id,
-		Client:    g.Client,
-		Scope:     g.Scope,
-		Audience:  slices.Clone(g.Audience),
+		Client:    claims.Client,
+		Scope:     claims.Scope,
+		Audience:  slices.Clone(claims.Audience),
 		IssuedAt:  issued,
-		ExpiresAt: time.UnixMilli(s.cfg.Now().Add(g.TTL).UnixMilli()),
+		ExpiresAt: time.UnixMilli(s.cfg.Now().Add(claims.TTL).UnixMilli()),
 
-		Generation: g.Generation,
+		Generation: claims.Generation,
 	}
 	if s.cfg.Rules != nil {
-		token.Generation = max(token.Generation, s.cfg.Rules.Generation(g.Client))
+		token.Generation = max(token.Generation, s.cfg.Rules.Generation(claims.Client))
 	}
 	return bearer, token, nil
 }

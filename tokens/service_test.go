@@ -88,7 +88,7 @@ func newFixture() *fixture {
 	return f
 }
 
-var grant = tokens.Grant{
+var grant = tokens.Claims{
 	Client:   "orders-worker",
 	Scope:    scope.Of("orders.read", "orders.write"),
 	Audience: []string{"https://orders.example"},
@@ -346,7 +346,7 @@ func TestGeneratorTrouble(t *testing.T) {
 
 func TestGrantIsChecked(t *testing.T) {
 	f := newFixture()
-	for name, g := range map[string]tokens.Grant{
+	for name, g := range map[string]tokens.Claims{
 		"no client":       {TTL: time.Hour},
 		"no lifetime":     {Client: "a"},
 		"ended lifetime":  {Client: "a", TTL: -time.Hour},

@@ -62,20 +62,20 @@ func (s *Service) validate(ctx context.Context, text string, q *question) (err e
 	}
 	now := time.Now()
 	instant := s.cfg.Now()
-	ground := s.footing(now)
-	if err := s.plausible(q.origin, instant, ground); err != nil {
+	rules := s.freshness(now)
+	if err := s.plausible(q.origin, instant, rules); err != nil {
 		return err
 	}
-	if ground == none {
+	if rules == unconfirmed {
 		return errUnconfirmed
 	}
 	hit := q.found && s.cache.fresh(&q.known, now)
-	dead := !hit && s.gone.has(q.bearer.ID(), q.digest, now.Sub(s.cache.opened), s.cache.epoch.Load())
+	dead := !hit && s.negative.has(q.bearer.ID(), q.digest, now.Sub(s.cache.opened), s.cache.epoch.Load())
 	s.cfg.Decisions.CacheLookup(hit || dead)
 	switch {
 	case hit:
-		return s.decide(q, &q.known, instant, ground)
-	case !q.found && ground != firm:
+		return s.decide(q, &q.known, instant, rules)
+	case !q.found && rules != fresh:
 		return errUnconfirmed
 	case dead:
 		return s.limited(q.addr, ErrUnknown)
@@ -114,7 +114,7 @@ func (s *Service) originOf(ctx context.Context, b Bearer, seen bool) (Origin, er
 
 // plausible refuses tokens that no gateway can have issued, or that nobody can
 // hold any longer, and those that are revoked by where they come from.
-func (s *Service) plausible(o Origin, instant time.Time, ground footing) error {
+func (s *Service) plausible(o Origin, instant time.Time, rules freshness) error {
 	if o.Minted.After(instant.Add(mintAhead)) {
 		return ErrFuture
 	}
@@ -122,44 +122,44 @@ func (s *Service) plausible(o Origin, instant time.Time, ground footing) error {
 		return nil
 	}
 	// Another gateway may permit longer lifetimes since the last confirmation.
-	if longest := s.cfg.Rules.Longest(); ground == firm && longest > 0 && o.Minted.Before(instant.Add(-longest-oldGrace)) {
+	if longest := s.cfg.Rules.Longest(); rules == fresh && longest > 0 && o.Minted.Before(instant.Add(-longest-oldGrace)) {
 		return ErrTooOld
 	}
 	return s.cfg.Rules.CheckOrigin(o)
 }
 
-// footing is what a decision rests on.
-type footing uint8
+// freshness is what a decision rests on.
+type freshness uint8
 
 const (
-	none     footing = iota // nothing that was confirmed: no decision
-	stranded                // rules that cannot be confirmed: only by fail-static
-	firm                    // rules confirmed within the bound
+	unconfirmed freshness = iota // nothing that was confirmed: no decision
+	stale                        // rules that cannot be confirmed: only by fail-static
+	fresh                        // rules confirmed within the bound
 )
 
 // Bound returns how old the information may be that a decision rests on: the
 // CacheTTL, but at least a second.
 func (s *Service) Bound() time.Duration { return max(s.cfg.CacheTTL, leastBound) }
 
-// footing tells what a decision at a monotonic instant would rest on.
-func (s *Service) footing(now time.Time) footing {
+// freshness tells what a decision at a monotonic instant would rest on.
+func (s *Service) freshness(now time.Time) freshness {
 	if s.cfg.Rules != nil && !s.cfg.Rules.Loaded() {
-		return none
+		return unconfirmed
 	}
 	if s.cfg.Confirmed == nil {
-		return firm
+		return fresh
 	}
 	at, ok := s.cfg.Confirmed()
 	age := now.Sub(at)
 	switch {
 	case !ok:
-		return none
+		return unconfirmed
 	case age <= s.Bound():
-		return firm
+		return fresh
 	case age <= s.Bound()+s.cfg.FailStatic:
-		return stranded
+		return stale
 	default:
-		return none
+		return unconfirmed
 	}
 }
 
@@ -181,7 +181,7 @@ func (s *Service) ask(ctx context.Context, q *question) error {
 	defer cancel()
 	found, err := s.lookUp(bounded, q.bearer, q.digest)
 	if errors.Is(err, ErrUnavailable) {
-		return s.standIn(ctx, q, err)
+		return s.serveStale(ctx, q, err)
 	}
 	if err == nil {
 		err = s.decideLate(q, &found)
@@ -194,11 +194,11 @@ func (s *Service) ask(ctx context.Context, q *question) error {
 
 // decideLate decides after the store has been asked, which takes a while.
 func (s *Service) decideLate(q *question, found *entry) error {
-	ground := s.footing(time.Now())
-	if ground == none || ground == stranded && !q.found {
+	rules := s.freshness(time.Now())
+	if rules == unconfirmed || rules == stale && !q.found {
 		return errUnconfirmed
 	}
-	if ground == firm {
+	if rules == fresh {
 		s.static.recovered()
 	}
 	if s.cfg.Rules != nil {
@@ -206,14 +206,14 @@ func (s *Service) decideLate(q *question, found *entry) error {
 			return err
 		}
 	}
-	return s.decide(q, found, s.cfg.Now(), ground)
+	return s.decide(q, found, s.cfg.Now(), rules)
 }
 
-// standIn decides by what is left in the cache after the store could not be
+// serveStale decides by what is left in the cache after the store could not be
 // asked because of err, if fail-static permits it.
-func (s *Service) standIn(ctx context.Context, q *question, err error) error {
+func (s *Service) serveStale(ctx context.Context, q *question, err error) error {
 	now := time.Now()
-	if !q.found || ctx.Err() != nil || !s.cache.lasts(&q.known, now) || s.footing(now) == none {
+	if !q.found || ctx.Err() != nil || !s.cache.lasts(&q.known, now) || s.freshness(now) == unconfirmed {
 		return err
 	}
 	// It may have been dropped while the store was asked.
@@ -226,16 +226,16 @@ func (s *Service) standIn(ctx context.Context, q *question, err error) error {
 			return err
 		}
 	}
-	return s.decide(q, &q.known, s.cfg.Now(), stranded)
+	return s.decide(q, &q.known, s.cfg.Now(), stale)
 }
 
 // decide judges what is known of a token, at an instant of the clock that tokens
-// expire by. A success on stranded ground is counted as fail-static.
-func (s *Service) decide(q *question, e *entry, instant time.Time, ground footing) error {
+// expire by. A success on stale rules is counted as fail-static.
+func (s *Service) decide(q *question, e *entry, instant time.Time, rules freshness) error {
 	if !e.digest.Equal(q.digest) {
 		return ErrMismatch
 	}
-	g := e.grant
+	g := e.attributes
 	token := &q.token
 	*token = Token{
 		ID: q.bearer.ID(), Client: g.client, Scope: g.scope, Audience: g.audience,
@@ -254,12 +254,12 @@ func (s *Service) decide(q *question, e *entry, instant time.Time, ground footin
 		token.Scope, ok = s.cache.under(s.cfg.Clients, g)
 	}
 	switch {
-	case !ok && ground == firm:
+	case !ok && rules == fresh:
 		return ErrClient
 	case !ok: // it may have come back since
 		return errUnconfirmed
 	}
-	if ground == stranded {
+	if rules == stale {
 		s.cfg.Decisions.FailStaticUse()
 		s.static.used()
 	}

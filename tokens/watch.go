@@ -121,7 +121,7 @@ func (s *Service) Watch(t *Token, required Requirement, cut func(error)) (stop f
 // stillGood judges a token by what is in memory.
 func (s *Service) stillGood(t *Token, required Requirement) error {
 	origin, _ := s.origin(t.ID)
-	if err := s.verdict(t, origin); err != nil {
+	if err := s.check(t, origin); err != nil {
 		return err
 	}
 	return s.entitled(t, required)

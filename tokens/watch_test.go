@@ -111,7 +111,7 @@ func TestWatchRevocations(t *testing.T) {
 		other := grant
 		other.Client = "other"
 		g.policy.set("other", &other.Scope)
-		open := func(name string, gr tokens.Grant) (string, tokens.Token) {
+		open := func(name string, gr tokens.Claims) (string, tokens.Token) {
 			text, token := g.issue(t, gr)
 			g.open(t, text, tokens.Requirement{}, c.of(name))
 			return text, token
@@ -232,7 +232,7 @@ func TestWatchPolicy(t *testing.T) {
 func TestWatchTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, c := newGate(t, nil), newCuts()
-		validated := func(gr tokens.Grant) (string, tokens.Token) {
+		validated := func(gr tokens.Claims) (string, tokens.Token) {
 			text, _ := g.issue(t, gr)
 			token, err := g.Validate(t.Context(), text)
 			if err != nil {
@@ -340,7 +340,7 @@ func TestManyStreamsCostNoScan(t *testing.T) {
 		streams /= 10 // it takes ten times as long
 	}
 	synctest.Test(t, func(t *testing.T) {
-		other := tokens.Grant{Client: "other", Scope: grant.Scope, TTL: grant.TTL}
+		other := tokens.Claims{Client: "other", Scope: grant.Scope, TTL: grant.TTL}
 		g := newGate(t, nil)
 		g.policy.scopes[other.Client] = other.Scope
 		cut := map[string]int{}

@@ -101,7 +101,7 @@ func TestPanicOfACut(t *testing.T) {
 				// Later tokens are watched as before.
 				all := scope.Of("read")
 				g.policy.set("billing", &all)
-				later, _ := g.issue(t, tokens.Grant{Client: "billing", Scope: all, TTL: time.Minute})
+				later, _ := g.issue(t, tokens.Claims{Client: "billing", Scope: all, TTL: time.Minute})
 				g.open(t, later, tokens.Requirement{}, c.of("later"))
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -138,7 +138,7 @@ func TestPanicOfAJudgement(t *testing.T) {
 		all := scope.Of("read")
 		for _, client := range []string{"orders", "billing", "stock"} {
 			g.policy.set(client, &all)
-			text, _ := g.issue(t, tokens.Grant{Client: client, Scope: all, TTL: time.Hour})
+			text, _ := g.issue(t, tokens.Claims{Client: client, Scope: all, TTL: time.Hour})
 			var cut func(error)
 			if cut = c.of(client); client == "orders" {
 				cut = func(err error) {

@@ -77,7 +77,7 @@ func (s *Store) run(ctx context.Context, op string, sc *redisscript.Script, args
 			return 0, 0, failure(op, errReply)
 		}
 		if reply[0] != "behind" {
-			return verdict(op, reply)
+			return outcome(op, reply)
 		}
 		if err := s.Refresh(ctx); err != nil {
 			return 0, 0, err
@@ -86,8 +86,8 @@ func (s *Store) run(ctx context.Context, op string, sc *redisscript.Script, args
 	return 0, 0, failure(op, errForgotten)
 }
 
-// verdict turns the answer of a script into what it means.
-func verdict(op string, reply []string) (revision, generation uint64, err error) {
+// outcome turns the reply of a script into what it means.
+func outcome(op string, reply []string) (revision, generation uint64, err error) {
 	switch reply[0] {
 	case "done":
 		v, err1 := parseExact(reply[1])

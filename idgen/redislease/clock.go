@@ -47,14 +47,14 @@ type Clock struct {
 	mono    func() time.Duration // since start
 	ids     track                // of Now
 	expiry  track                // of Time: never goes back
-	verdict atomic.Pointer[verdict]
+	state   atomic.Pointer[clockState]
 
 	mu     sync.Mutex // one reading at a time; guards what follows, and the suspects
 	latest ClockState
 }
 
-// verdict is what the last reading said, or why Now fails.
-type verdict struct {
+// clockState is what the last reading said, or why Now fails.
+type clockState struct {
 	at  time.Duration // on the monotonic clock
 	err error
 }
@@ -85,14 +85,14 @@ func NewClock(rdb redis.Scripter, prefix string) *Clock {
 	}
 	c.ids.line.Store(&segment{value: time.Duration(start.UnixNano())})
 	c.expiry.line.Store(c.ids.line.Load())
-	c.verdict.Store(&verdict{err: errUnsynced})
+	c.state.Store(&clockState{err: errUnsynced})
 	return c
 }
 
 // Now implements [idgen.Clock]. Its errors wrap [idgen.ErrClock].
 func (c *Clock) Now() (unixMilli int64, err error) {
 	m := c.mono()
-	v := c.verdict.Load()
+	v := c.state.Load()
 	switch {
 	case v.err != nil:
 		return 0, v.err
@@ -154,7 +154,7 @@ func (c *Clock) Sync(ctx context.Context) error {
 		c.latest.Errors++
 		c.latest.LastError = err
 		if c.latest.Readings == 0 {
-			c.verdict.Store(&verdict{err: fmt.Errorf("%w: %w", errUnsynced, err)})
+			c.state.Store(&clockState{err: fmt.Errorf("%w: %w", errUnsynced, err)})
 		}
 		return err
 	}
@@ -183,8 +183,8 @@ func (c *Clock) read(ctx context.Context) (time.Duration, error) {
 // adjust follows one reading. Callers hold mu.
 func (c *Clock) adjust(value, sent, received time.Duration) {
 	r := reading{value: value, middle: sent + (received-sent)/2, trip: received - sent, start: c.mono() + handover}
-	v := &verdict{at: r.middle}
-	defer c.verdict.Store(v)
+	v := &clockState{at: r.middle}
+	defer c.state.Store(v)
 	if c.latest.Readings == 1 {
 		c.ids.begin(r)
 		c.expiry.begin(r)

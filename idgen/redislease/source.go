@@ -74,9 +74,9 @@ func (s *Source) acquire(ctx context.Context, scheme idgen.Scheme, now int64) (*
 			return nil, fmt.Errorf("redislease: acquire a worker number at %s: %w", s.scripts.Keys()[0], err)
 		}
 		if r.status == "granted" {
-			return s.grant(scheme, c, r), nil
+			return s.newLease(scheme, c, r), nil
 		}
-		pause, err := s.verdict(scheme, r, &waits)
+		pause, err := s.backOff(scheme, r, &waits)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func flag(on bool) int {
 	return 0
 }
 
-func (s *Source) grant(scheme idgen.Scheme, c claim, r reply) *lease {
+func (s *Source) newLease(scheme idgen.Scheme, c claim, r reply) *lease {
 	l := &lease{
 		source: s, scheme: scheme, registry: c.registry,
 		number: r.number, floor: r.floor, ceiling: r.ceiling, nonce: s.nonce,
@@ -129,8 +129,8 @@ func (s *Source) grant(scheme idgen.Scheme, c claim, r reply) *lease {
 	return l
 }
 
-// verdict says how long to wait before asking again, or why not to.
-func (s *Source) verdict(scheme idgen.Scheme, r reply, w *waits) (time.Duration, error) {
+// backOff says how long to wait before asking again, or why not to.
+func (s *Source) backOff(scheme idgen.Scheme, r reply, w *waits) (time.Duration, error) {
 	wait := time.Duration(r.wait) * time.Millisecond
 	switch r.status {
 	case "pending":

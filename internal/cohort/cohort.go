@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// patience is how often in a row there may be no company before that is what
+	// tries is how often in a row there may be no company before that is what
 	// is expected.
-	patience = 4
+	tries = 4
 	// pause is how many calls pass then without looking for any.
 	pause = 64
 )
@@ -65,7 +65,7 @@ func (c *Cohort) Learn(company bool) {
 		if c.alone.Load() != 0 { // else it would be taken away from other processors' caches
 			c.alone.Store(0)
 		}
-	case c.alone.Add(1) >= patience:
+	case c.alone.Add(1) >= tries:
 		c.alone.Store(0)
 		c.skip.Store(pause)
 	}

@@ -68,14 +68,14 @@ func TestLearn(t *testing.T) {
 	var c Cohort
 	for range 3 { // it does not wear out
 		for range 3 {
-			for range patience - 1 {
+			for range tries - 1 {
 				wantDue(t, &c, true)
 				c.Learn(false)
 			}
 			wantDue(t, &c, true)
 			c.Learn(true)
 		}
-		for range patience {
+		for range tries {
 			wantDue(t, &c, true)
 			c.Learn(false)
 		}

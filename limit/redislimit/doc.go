@@ -13,7 +13,7 @@
 //
 // The credit is a tenth of Rate.Count, at least 1: so many uses may be
 // unsettled at one gateway. A request beyond it waits for the settlement that is
-// on its way, for [Config.Patience] at most. With N gateways, at most
+// on its way, for [Config.MaxWait] at most. With N gateways, at most
 //
 //	Count + t × Count/Per + (N−1) × credit
 //
@@ -32,7 +32,7 @@
 // sees itself, so that all together may let through N times the rate, and nobody
 // is refused who need not be. Dividing the rate would take knowing how many
 // gateways there are, and would punish the client that comes to one of them. No
-// request ends in an error, and none waits longer than Patience, once. Uses whose
+// request ends in an error, and none waits longer than MaxWait, once. Uses whose
 // settlement failed are not settled again, because nobody knows whether they were
 // charged. The gateway tries again after [Config.Pause], when the client comes
 // back.

@@ -14,10 +14,10 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultPrefix   = "sg"
-	DefaultTimeout  = 250 * time.Millisecond
-	DefaultPatience = 25 * time.Millisecond
-	DefaultPause    = time.Second
+	DefaultPrefix  = "sg"
+	DefaultTimeout = 250 * time.Millisecond
+	DefaultMaxWait = 25 * time.Millisecond
+	DefaultPause   = time.Second
 )
 
 // The reasons of [Config.Fallback].
@@ -34,9 +34,9 @@ type Config struct {
 	Prefix string
 	// Timeout bounds a settlement. Default: 250 ms.
 	Timeout time.Duration
-	// Patience bounds how long a request waits for a settlement when the credit
+	// MaxWait bounds how long a request waits for a settlement when the credit
 	// is used up. Default: 25 ms.
-	Patience time.Duration
+	MaxWait time.Duration
 	// Pause is the time after a settlement that failed in which none is tried for
 	// that client. Default: 1 s.
 	Pause time.Duration
@@ -76,7 +76,7 @@ type part struct {
 func New(c Config) *Limiter {
 	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.MaxWait = cmp.Or(c.MaxWait, DefaultMaxWait)
 	c.Pause = cmp.Or(c.Pause, DefaultPause)
 	if c.Now == nil {
 		c.Now = time.Now
@@ -113,7 +113,7 @@ func (p *part) close() {
 
 // Allow decides about one request of client, whose limit is rate, and counts it
 // if it is allowed. The zero Rate allows everything. It waits only when the
-// client's credit is used up, for Patience at most or until ctx ends, and does
+// client's credit is used up, for MaxWait at most or until ctx ends, and does
 // not allocate unless it waits or starts a settlement. Memory is held for clients
 // that were seen within the last Per of their rate, so client must be one that
 // exists, not what a caller wrote.
@@ -132,15 +132,15 @@ func (l *Limiter) Allow(ctx context.Context, client string, rate limit.Rate) lim
 // waitAndDecide decides as soon as there is credit again. It may take more than
 // one settlement, because others wait too.
 func (l *Limiter) waitAndDecide(ctx context.Context, client string, rate limit.Rate, settled <-chan struct{}) limit.Decision {
-	patience := time.NewTimer(l.config.Patience)
-	defer patience.Stop()
+	timer := time.NewTimer(l.config.MaxWait)
+	defer timer.Stop()
 	for {
 		select {
 		case <-settled:
 		case <-ctx.Done():
 			decision, _ := l.decide(client, rate, false)
 			return decision
-		case <-patience.C:
+		case <-timer.C:
 			l.giveUp(client, rate)
 			decision, _ := l.decide(client, rate, false)
 			return decision

@@ -32,7 +32,7 @@ func testBound(t *testing.T, rate limit.Rate, gateways int, latency time.Duratio
 	var nodes []*node
 	var group sync.WaitGroup
 	for i := range gateways {
-		n := newNode(t, fake, Config{Patience: 10 * time.Second})
+		n := newNode(t, fake, Config{MaxWait: 10 * time.Second})
 		nodes = append(nodes, n)
 		for j := range 3 {
 			random := rand.New(rand.NewPCG(uint64(i), uint64(j)))
@@ -151,7 +151,7 @@ func TestWithoutRate(t *testing.T) {
 	}
 }
 
-// TestSilentRedis: one request waits, for the patience; the rest go by the copy,
+// TestSilentRedis: one request waits, for MaxWait; the rest go by the copy,
 // which applies the rate; and when Redis is back, it is asked again.
 func TestSilentRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestSilentRedis(t *testing.T) {
 		if passed < 100 || passed > 103 {
 			t.Errorf("%d of 200 passed, want the 100 of the burst and 3 for the wait", passed)
 		}
-		if waited != DefaultPatience {
-			t.Errorf("requests waited %s in all, want %s", waited, DefaultPatience)
+		if waited != DefaultMaxWait {
+			t.Errorf("requests waited %s in all, want %s", waited, DefaultMaxWait)
 		}
 		time.Sleep(DefaultTimeout)
 		if got := fmt.Sprint(n.fellBack()); got != "[slow error]" {
@@ -225,7 +225,7 @@ func TestBrokenRedis(t *testing.T) {
 	})
 }
 
-// TestSlowRedis: answers that take longer than the patience help nobody who
+// TestSlowRedis: answers that take longer than MaxWait help nobody who
 // waits, so nobody does after the first.
 func TestSlowRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -237,8 +237,8 @@ func TestSlowRedis(t *testing.T) {
 			waited += took
 			time.Sleep(time.Millisecond)
 		}
-		if waited > DefaultPatience {
-			t.Errorf("requests waited %s in all, want at most %s", waited, DefaultPatience)
+		if waited > DefaultMaxWait {
+			t.Errorf("requests waited %s in all, want at most %s", waited, DefaultMaxWait)
 		}
 		checkBound(t, []*node{n}, rate, 0)
 	})
@@ -250,7 +250,7 @@ func TestCallerGone(t *testing.T) {
 		rate := limit.Rate{Count: 1, Per: time.Second}
 		fake := newFake(time.Millisecond)
 		fake.set(true, nil)
-		n := newNode(t, fake, Config{Patience: time.Hour, Timeout: time.Hour})
+		n := newNode(t, fake, Config{MaxWait: time.Hour, Timeout: time.Hour})
 		n.ask(t, limit.Rate{Count: 1, Per: time.Second})
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -123,7 +123,7 @@ func TestThreeGateways(t *testing.T) {
 	for range 3 {
 		r := &timed{Scripter: connect(t, server.URL(), patient)}
 		clients = append(clients, r)
-		nodes = append(nodes, newNode(t, r, Config{Timeout: patient, Patience: patient}))
+		nodes = append(nodes, newNode(t, r, Config{Timeout: patient, MaxWait: patient}))
 	}
 	var group sync.WaitGroup
 	for _, n := range nodes {

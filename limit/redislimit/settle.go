@@ -62,7 +62,7 @@ func (s *settlement) run() {
 		return
 	}
 	a.update(s.uses, sent, now, ahead)
-	a.slow = now-sent > s.limiter.config.Patience
+	a.slow = now-sent > s.limiter.config.MaxWait
 }
 
 // charge returns how far ahead the client's arrival time is with the uses.

@@ -31,12 +31,12 @@ const (
 // after a few commands in a row got no answer and closes when a probe of its own
 // did. No command of a caller is ever the probe, so none waits for one.
 type breaker struct {
-	probes   *probes
-	ping     func(context.Context) error
-	reload   func(context.Context)     // asks the cluster who holds the slots; nil: there is none
-	patience time.Duration             // a command that is given up earlier says nothing about the server
-	failures atomic.Int32              // in a row
-	open     atomic.Pointer[openError] // nil while closed
+	probes       *probes
+	ping         func(context.Context) error
+	reload       func(context.Context)     // asks the cluster who holds the slots; nil: there is none
+	leastTimeout time.Duration             // a command that is given up earlier says nothing about the server
+	failures     atomic.Int32              // in a row
+	open         atomic.Pointer[openError] // nil while closed
 }
 
 // openError refuses a command.
@@ -97,7 +97,7 @@ func unreachable(kind string) bool {
 
 // count takes note of how a command ended and opens the breaker if need be.
 func (b *breaker) count(kind string, took time.Duration) {
-	if kind == KindCanceled || kind == KindTimeout && took < b.patience {
+	if kind == KindCanceled || kind == KindTimeout && took < b.leastTimeout {
 		return // that was the caller's own haste
 	}
 	if !unreachable(kind) {

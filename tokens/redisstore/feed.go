@@ -205,12 +205,12 @@ func (f *Feed) check(ctx context.Context) error {
 
 // refresh makes every follower read what has changed.
 func (f *Feed) refresh(ctx context.Context, full bool) error {
-	turns := make([]*turn, 0, len(f.workers))
+	runs := make([]*refreshRun, 0, len(f.workers))
 	for _, w := range f.workers {
-		turns = append(turns, w.request(full))
+		runs = append(runs, w.request(full))
 	}
 	var errs []error
-	for _, t := range turns {
+	for _, t := range runs {
 		errs = append(errs, t.result(ctx))
 	}
 	return errors.Join(errs...)

@@ -39,11 +39,11 @@ type worker struct {
 	wake     chan struct{}
 
 	mu   sync.Mutex
-	next *turn // requested and not begun; nil if there is none
+	next *refreshRun // requested and not begun; nil if there is none
 }
 
-// turn is one refresh.
-type turn struct {
+// refreshRun is one refresh, requested or running.
+type refreshRun struct {
 	full bool
 	done chan struct{}
 	err  error // once done is closed
@@ -54,12 +54,12 @@ func newWorker(kind string, follower Follower) *worker {
 }
 
 // request asks for a refresh that begins after the call.
-func (w *worker) request(full bool) *turn {
+func (w *worker) request(full bool) *refreshRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.next == nil {
-		w.next = &turn{done: make(chan struct{})}
-		w.wake <- struct{}{} // there is room: one for each turn that has not begun
+		w.next = &refreshRun{done: make(chan struct{})}
+		w.wake <- struct{}{} // there is room: one for each run that has not begun
 	}
 	w.next.full = w.next.full || full
 	return w.next
@@ -84,7 +84,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// refresh has the follower refresh. A panic is an error like any other: the next turn tries again.
+// refresh has the follower refresh. A panic is an error like any other: the next run tries again.
 func (w *worker) refresh(ctx context.Context, full bool) (err error) {
 	defer panics.Into(panics.Feed, &err)
 	if poller, ok := w.follower.(Poller); ok && !full {
@@ -93,7 +93,7 @@ func (w *worker) refresh(ctx context.Context, full bool) (err error) {
 	return w.follower.Refresh(ctx)
 }
 
-func (w *worker) take() *turn {
+func (w *worker) take() *refreshRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.next
@@ -101,8 +101,8 @@ func (w *worker) take() *turn {
 	return t
 }
 
-// result waits for the end of a turn.
-func (t *turn) result(ctx context.Context) error {
+// result waits for the end of the run.
+func (t *refreshRun) result(ctx context.Context) error {
 	select {
 	case <-t.done:
 		return t.err

@@ -75,7 +75,7 @@ func isHandshake(cmd redis.Cmder) bool {
 //
 // And it has connections without TLS read, written and looked at without telling the scheduler.
 //
-// It also turns a panic over the bytes of a server into the error of the commands: go-redis sends some
+// It also runs a panic over the bytes of a server into the error of the commands: go-redis sends some
 // of them from goroutines of its own, in which a panic would end the process. go-redis closes the
 // connection, because the rest of the reply may still come on it.
 type dialing struct{}

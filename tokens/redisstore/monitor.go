@@ -32,9 +32,9 @@ type Health struct {
 
 	// Installation is what was recorded at the last probe that was answered.
 	Installation Installation
-	// Blank: a part of it was missing. Redis is new, or has lost its data, and
+	// Empty: a part of it was missing. Redis is new, or has lost its data, and
 	// should be told what all gateways share.
-	Blank bool
+	Empty bool
 
 	// Offset is Redis TIME minus the local clock, as of the last probe that
 	// was answered; the true value is within RoundTrip/2 of it.
@@ -149,7 +149,7 @@ func (m *Monitor) ask(ctx context.Context, h *Health) error {
 	h.Offset = remote.Sub(h.Measured)
 	recorded, err := m.store.installation(ctx)
 	if err == nil {
-		h.Installation, h.Blank = recorded, !recorded.Complete()
+		h.Installation, h.Empty = recorded, !recorded.Complete()
 	}
 	return err
 }

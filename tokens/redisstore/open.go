@@ -204,9 +204,9 @@ func (s *Store) guard(node *redis.Client, reload func(context.Context)) {
 		return
 	}
 	node.AddHook(&breaker{
-		probes:   s.probes,
-		reload:   reload,
-		patience: s.timeout / 2,
+		probes:       s.probes,
+		reload:       reload,
+		leastTimeout: s.timeout / 2,
 		ping: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(asProbe(ctx), s.timeout)
 			defer cancel()
@@ -221,7 +221,7 @@ var (
 	errReplica  = errors.New("redisstore: tokens are read from the primary only; remove read_only, replica_only and route_… from the URL")
 )
 
-// prepare turns the URL into one that go-redis parses, with the parameters that
+// prepare runs the URL into one that go-redis parses, with the parameters that
 // make a silent server cost no more than the timeout. What the URL itself says
 // of a parameter is kept; the context of each operation is the upper bound.
 func prepare(opts Options, secure, topology string) (string, error) {

@@ -40,7 +40,7 @@ func TestRevokeWithoutARecord(t *testing.T) {
 				MintTime: func(idgen.ID) time.Time { return time.Now() },
 			})
 			defer here.Close()
-			grant := tokens.Grant{Client: "orders", Scope: scope.Of("orders.read"), TTL: time.Hour}
+			grant := tokens.Claims{Client: "orders", Scope: scope.Of("orders.read"), TTL: time.Hour}
 			bearer, token, err := here.Issue(t.Context(), grant)
 			if err != nil {
 				t.Fatalf("Issue = %v", err)

@@ -19,10 +19,10 @@ func newCache(t testing.TB, size int, ttl time.Duration) *cache {
 // all the time.
 func TestGrantsAreBounded(t *testing.T) {
 	c := newCache(t, 20, time.Hour)
-	first := c.grant(&Token{Client: "busy"})
+	first := c.attributes(&Token{Client: "busy"})
 	for i := range 1000 {
-		c.grant(&Token{Client: strconv.Itoa(i)})
-		if c.grant(&Token{Client: "busy"}) != first {
+		c.attributes(&Token{Client: strconv.Itoa(i)})
+		if c.attributes(&Token{Client: "busy"}) != first {
 			t.Fatalf("after %d others, the grant that is read all the time is another one", i)
 		}
 	}
@@ -35,16 +35,16 @@ func TestGrantsAreBounded(t *testing.T) {
 func TestGrantsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(t, 20, time.Second)
-		one := c.grant(&Token{Client: "a"})
+		one := c.attributes(&Token{Client: "a"})
 		time.Sleep(1500 * time.Millisecond)
-		if c.grant(&Token{Client: "a"}) != one {
+		if c.attributes(&Token{Client: "a"}) != one {
 			t.Error("it is let go before anybody could read it again")
 		}
 		time.Sleep(3 * time.Second)
 		if runs, kept := c.state(); runs || kept > 0 {
 			t.Errorf("runs: %t, and %d are kept though nobody has read them for a while", runs, kept)
 		}
-		c.grant(&Token{Client: "a"})
+		c.attributes(&Token{Client: "a"})
 		c.close()
 		time.Sleep(3 * time.Second)
 		if len(c.young.found) == 0 { // nobody else is left
@@ -52,7 +52,7 @@ func TestGrantsRest(t *testing.T) {
 		}
 		ended := newCache(t, 20, time.Second)
 		ended.close()
-		ended.grant(&Token{Client: "a"})
+		ended.attributes(&Token{Client: "a"})
 		if runs, _ := ended.state(); runs {
 			t.Error("something begins to run after the end")
 		}
@@ -69,9 +69,9 @@ func (c *cache) state() (runs bool, kept int) {
 // Audiences that read the same are told apart, whenever they were read.
 func TestGrantsOfAudiencesThatReadTheSame(t *testing.T) {
 	c := newCache(t, 20, time.Hour)
-	two := c.grant(&Token{Client: "a", Audience: []string{"x", "y"}})
-	c.turn()
-	if one := c.grant(&Token{Client: "a", Audience: []string{"x y"}}); one == two {
+	two := c.attributes(&Token{Client: "a", Audience: []string{"x", "y"}})
+	c.rotate()
+	if one := c.attributes(&Token{Client: "a", Audience: []string{"x y"}}); one == two {
 		t.Error("one audience has the grant of two")
 	}
 }

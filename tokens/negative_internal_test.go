@@ -9,7 +9,7 @@ import (
 
 // TestGoneIsBounded: never more than its size, never less than the last half of what came.
 func TestGoneIsBounded(t *testing.T) {
-	g := gone{ttl: time.Second}
+	g := negativeCache{ttl: time.Second}
 	const count = 5 * goneSize
 	for i := range count {
 		id := idgen.ID(i)
@@ -27,7 +27,7 @@ func TestGoneIsBounded(t *testing.T) {
 
 // TestGoneHas: the same token, in time and in the same epoch.
 func TestGoneHas(t *testing.T) {
-	g := gone{ttl: time.Second}
+	g := negativeCache{ttl: time.Second}
 	g.put(1, missing{digest: digestOf(1), asked: time.Minute, epoch: 7})
 	for name, tt := range map[string]struct {
 		id     idgen.ID
@@ -46,7 +46,7 @@ func TestGoneHas(t *testing.T) {
 			t.Errorf("%s: has = %t, want %t", name, got, tt.want)
 		}
 	}
-	var off gone
+	var off negativeCache
 	if off.put(1, missing{}); off.has(1, Digest{}, 0, 0) || off.young != nil {
 		t.Error("one that is off keeps tokens")
 	}

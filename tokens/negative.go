@@ -15,7 +15,7 @@ const (
 	goneSize = 1 << 14
 )
 
-// gone holds tokens of which the store had no record, a bounded number of them, so that whoever
+// negativeCache holds tokens of which the store had no record, a bounded number of them, so that whoever
 // shows a dead token again and again costs the store one question in ttl. The zero value holds
 // none.
 //
@@ -24,7 +24,7 @@ const (
 // key, and forges tokens under ids to come, keeps nobody from those. What is left is a store that
 // loses records and gets them back, as from a backup: ttl bounds for how long they are missed, and
 // so does a new epoch of the cache, which begins whenever the store has been away.
-type gone struct {
+type negativeCache struct {
 	ttl time.Duration // 0: nothing is kept
 
 	mu         sync.RWMutex
@@ -40,28 +40,28 @@ type missing struct {
 
 // has reports whether the store need not be asked for the token id with the given digest, at an
 // instant and in an epoch of the cache.
-func (g *gone) has(id idgen.ID, digest Digest, now time.Duration, epoch uint32) bool {
-	if g.ttl <= 0 {
+func (n *negativeCache) has(id idgen.ID, digest Digest, now time.Duration, epoch uint32) bool {
+	if n.ttl <= 0 {
 		return false
 	}
-	g.mu.RLock()
-	m, ok := g.young[id]
+	n.mu.RLock()
+	m, ok := n.young[id]
 	if !ok {
-		m, ok = g.old[id]
+		m, ok = n.old[id]
 	}
-	g.mu.RUnlock()
-	return ok && m.epoch == epoch && now-m.asked < g.ttl && m.digest.Equal(digest)
+	n.mu.RUnlock()
+	return ok && m.epoch == epoch && now-m.asked < n.ttl && m.digest.Equal(digest)
 }
 
 // put keeps m, the token id. Where there is no room, the older half goes.
-func (g *gone) put(id idgen.ID, m missing) {
-	if g.ttl <= 0 {
+func (n *negativeCache) put(id idgen.ID, m missing) {
+	if n.ttl <= 0 {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.young == nil || len(g.young) >= goneSize/2 {
-		g.young, g.old = make(map[idgen.ID]missing), g.young
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.young == nil || len(n.young) >= goneSize/2 {
+		n.young, n.old = make(map[idgen.ID]missing), n.young
 	}
-	g.young[id] = m
+	n.young[id] = m
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // validated issues a token and returns it as Validate does.
-func (g *gate) validated(t testing.TB, gr tokens.Grant) tokens.Token {
+func (g *gate) validated(t testing.TB, gr tokens.Claims) tokens.Token {
 	t.Helper()
 	text, _ := g.issue(t, gr)
 	token, err := g.Validate(t.Context(), text)
@@ -33,16 +33,16 @@ func TestTokensShareTheirGrant(t *testing.T) {
 	g := newGate(t, func(c *tokens.Config) { c.Clients = nil })
 	token := g.validated(t, grant)
 	for name, test := range map[string]struct {
-		change func(*tokens.Grant)
+		change func(*tokens.Claims)
 		shared bool
 	}{
-		"the same":           {func(*tokens.Grant) {}, true},
-		"another lifetime":   {func(gr *tokens.Grant) { gr.TTL /= 2 }, true},
-		"another client":     {func(gr *tokens.Grant) { gr.Client = "other" }, false},
-		"another scope":      {func(gr *tokens.Grant) { gr.Scope = "orders.read" }, false},
-		"another generation": {func(gr *tokens.Grant) { gr.Generation = 7 }, false},
-		"another audience":   {func(gr *tokens.Grant) { gr.Audience = []string{grant.Audience[0], "https://b.example"} }, false},
-		"an audience that reads like two": {func(gr *tokens.Grant) {
+		"the same":           {func(*tokens.Claims) {}, true},
+		"another lifetime":   {func(gr *tokens.Claims) { gr.TTL /= 2 }, true},
+		"another client":     {func(gr *tokens.Claims) { gr.Client = "other" }, false},
+		"another scope":      {func(gr *tokens.Claims) { gr.Scope = "orders.read" }, false},
+		"another generation": {func(gr *tokens.Claims) { gr.Generation = 7 }, false},
+		"another audience":   {func(gr *tokens.Claims) { gr.Audience = []string{grant.Audience[0], "https://b.example"} }, false},
+		"an audience that reads like two": {func(gr *tokens.Claims) {
 			gr.Audience = []string{grant.Audience[0] + " https://b.example"}
 		}, false},
 	} {

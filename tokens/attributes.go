@@ -11,28 +11,28 @@ import (
 
 // grant is what the tokens have in common that a client was issued for the same
 // scope and audience: all of a [Token] but its id and its times.
-type grant struct {
+type attributes struct {
 	client     string
 	scope      scope.List
 	audience   []string
 	generation uint64
 
-	verdict atomic.Pointer[verdict] // what the policy last made of it
+	entitled atomic.Pointer[entitlement] // what the policy last made of it
 
 	number uint32 // among the grants of the young layer, if it is there; guarded by the cache's mu
 }
 
-func newGrant(t *Token) *grant {
-	return &grant{client: t.Client, scope: t.Scope, audience: t.Audience, generation: t.Generation}
+func newAttributes(t *Token) *attributes {
+	return &attributes{client: t.Client, scope: t.Scope, audience: t.Audience, generation: t.Generation}
 }
 
 // is reports whether g is the grant of t.
-func (g *grant) is(t *Token) bool {
+func (g *attributes) is(t *Token) bool {
 	return g.client == t.Client && g.scope == t.Scope && g.generation == t.Generation && slices.Equal(g.audience, t.Audience)
 }
 
-// grantKey is what a grant is found by.
-type grantKey struct {
+// attributesKey is what attributes are found by.
+type attributesKey struct {
 	client     string
 	scope      scope.List
 	audience   string // all of them; others may read the same
@@ -41,11 +41,11 @@ type grantKey struct {
 
 // grant returns the grant of t, which belongs to the caller alone. Tokens in the cache that
 // have the same share it: many tokens of few clients.
-func (c *cache) grant(t *Token) *grant {
+func (c *cache) attributes(t *Token) *attributes {
 	if c.size == 0 {
-		return newGrant(t) // nobody to share it with
+		return newAttributes(t) // nobody to share it with
 	}
-	key := grantKey{t.Client, t.Scope, strings.Join(t.Audience, " "), t.Generation}
+	key := attributesKey{t.Client, t.Scope, strings.Join(t.Audience, " "), t.Generation}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g := c.young.found[key]; g != nil && g.is(t) {
@@ -54,7 +54,7 @@ func (c *cache) grant(t *Token) *grant {
 	g := c.old.found[key]
 	if g == nil || !g.is(t) {
 		t.share()
-		g = newGrant(t)
+		g = newAttributes(t)
 		key.client, key.scope = g.client, g.scope // kept once
 	}
 	c.find(key, g)
@@ -62,12 +62,12 @@ func (c *cache) grant(t *Token) *grant {
 }
 
 // find has g found by key until nobody has read it from the store for a while. It needs mu.
-func (c *cache) find(key grantKey, g *grant) {
+func (c *cache) find(key attributesKey, g *attributes) {
 	if len(c.young.found) >= c.half() {
-		c.turn()
+		c.rotate()
 	}
 	if c.young.found == nil {
-		c.young.found = make(map[grantKey]*grant)
+		c.young.found = make(map[attributesKey]*attributes)
 	}
 	c.young.found[key] = g
 	c.letGo()
@@ -82,8 +82,8 @@ func (t *Token) share() {
 	}
 }
 
-// verdict is what a client may use of a grant, under one version of the policy.
-type verdict struct {
+// entitlement is what the client policy leaves of attributes under one version of the policy.
+type entitlement struct {
 	version uint64
 	whole   bool // all of it
 	ok      bool // else: less, which may be empty
@@ -93,12 +93,12 @@ type verdict struct {
 // under returns the scope that policy leaves the client of g, and false if it does
 // not let it use any of its tokens. It allocates only when the policy has changed since
 // the last call.
-func (c *cache) under(policy ClientPolicy, g *grant) (left scope.List, ok bool) {
+func (c *cache) under(policy ClientPolicy, g *attributes) (left scope.List, ok bool) {
 	version := policy.Version() // before the question: what changes meanwhile is asked again
-	v := g.verdict.Load()
+	v := g.entitled.Load()
 	if v == nil || v.version != version {
 		v = c.judged(policy, g, version)
-		g.verdict.Store(v)
+		g.entitled.Store(v)
 	}
 	if v.whole {
 		return g.scope, true
@@ -107,14 +107,14 @@ func (c *cache) under(policy ClientPolicy, g *grant) (left scope.List, ok bool) 
 }
 
 // judged asks policy. Grants that may be used as they are share the answer.
-func (c *cache) judged(policy ClientPolicy, g *grant, version uint64) *verdict {
+func (c *cache) judged(policy ClientPolicy, g *attributes, version uint64) *entitlement {
 	left, ok := reduced(g, policy)
 	if !ok || left != g.scope {
-		return &verdict{version: version, ok: ok, less: left}
+		return &entitlement{version: version, ok: ok, less: left}
 	}
 	v := c.whole.Load()
 	if v == nil || v.version != version {
-		v = &verdict{version: version, whole: true}
+		v = &entitlement{version: version, whole: true}
 		c.whole.Store(v)
 	}
 	return v
@@ -122,7 +122,7 @@ func (c *cache) judged(policy ClientPolicy, g *grant, version uint64) *verdict {
 
 // reduced returns what its client still has of the scope of g, and false if it is not
 // entitled to anything.
-func reduced(g *grant, policy ClientPolicy) (left scope.List, ok bool) {
+func reduced(g *attributes, policy ClientPolicy) (left scope.List, ok bool) {
 	scopes, ok := policy.Entitled(g.client, g.generation)
 	if !ok {
 		return "", false
