@@ -9,24 +9,25 @@ import (
 	"snowgate/internal/scope"
 )
 
-// grant is what the tokens have in common that a client was issued for the same
-// scope and audience: all of a [Token] but its id and its times.
+// attributes are what tokens of one client with the same scope and audience have in common:
+// everything in a [Token] but its id and its times. The cache keeps one for all of them, so that a
+// million cached tokens hold no pointers that the garbage collector would follow.
 type attributes struct {
 	client     string
 	scope      scope.List
 	audience   []string
 	generation uint64
 
-	entitled atomic.Pointer[entitlement] // what the policy last made of it
+	entitled atomic.Pointer[entitlement] // the last answer of the client policy
 
-	number uint32 // among the grants of the young layer, if it is there; guarded by the cache's mu
+	number uint32 // index in the young layer, if it is there; guarded by the cache's mu
 }
 
 func newAttributes(t *Token) *attributes {
 	return &attributes{client: t.Client, scope: t.Scope, audience: t.Audience, generation: t.Generation}
 }
 
-// is reports whether g is the grant of t.
+// is reports whether t has these attributes.
 func (g *attributes) is(t *Token) bool {
 	return g.client == t.Client && g.scope == t.Scope && g.generation == t.Generation && slices.Equal(g.audience, t.Audience)
 }
@@ -35,15 +36,15 @@ func (g *attributes) is(t *Token) bool {
 type attributesKey struct {
 	client     string
 	scope      scope.List
-	audience   string // all of them; others may read the same
+	audience   string // joined; two audiences may join to the same text, so is decides
 	generation uint64
 }
 
-// grant returns the grant of t, which belongs to the caller alone. Tokens in the cache that
-// have the same share it: many tokens of few clients.
+// attributes returns the attributes of t: those that the cache has already, or new ones. No other
+// goroutine may use t meanwhile.
 func (c *cache) attributes(t *Token) *attributes {
 	if c.size == 0 {
-		return newAttributes(t) // nobody to share it with
+		return newAttributes(t) // nothing is shared without a cache
 	}
 	key := attributesKey{t.Client, t.Scope, strings.Join(t.Audience, " "), t.Generation}
 	c.mu.Lock()
@@ -61,7 +62,8 @@ func (c *cache) attributes(t *Token) *attributes {
 	return g
 }
 
-// find has g found by key until nobody has read it from the store for a while. It needs mu.
+// find makes attributes return g for key until no token with g was read from the store for two
+// rotations. The caller holds mu.
 func (c *cache) find(key attributesKey, g *attributes) {
 	if len(c.young.found) >= c.half() {
 		c.rotate()
@@ -73,8 +75,8 @@ func (c *cache) find(key attributesKey, g *attributes) {
 	c.letGo()
 }
 
-// share makes grants of different clients keep once the texts that they have in
-// common. t belongs to the caller alone.
+// share replaces the texts of t by canonical copies, which different clients share. No other
+// goroutine may use t meanwhile.
 func (t *Token) share() {
 	t.Scope = unique.Make(t.Scope).Value()
 	for i, audience := range t.Audience {
@@ -85,16 +87,16 @@ func (t *Token) share() {
 // entitlement is what the client policy leaves of attributes under one version of the policy.
 type entitlement struct {
 	version uint64
-	whole   bool // all of it
-	ok      bool // else: less, which may be empty
+	whole   bool // the client may use the whole scope
+	ok      bool // if not whole: the client may use less, which may be empty
 	less    scope.List
 }
 
-// under returns the scope that policy leaves the client of g, and false if it does
-// not let it use any of its tokens. It allocates only when the policy has changed since
-// the last call.
+// under returns the scope that policy leaves to tokens with g. ok is false if the client may use none
+// of its tokens. The answer of the policy is kept until its version changes; only then, and where the
+// scope is reduced, does under allocate.
 func (c *cache) under(policy ClientPolicy, g *attributes) (left scope.List, ok bool) {
-	version := policy.Version() // before the question: what changes meanwhile is asked again
+	version := policy.Version() // before Entitled: a change in between makes the next call ask again
 	v := g.entitled.Load()
 	if v == nil || v.version != version {
 		v = c.judged(policy, g, version)
@@ -106,7 +108,7 @@ func (c *cache) under(policy ClientPolicy, g *attributes) (left scope.List, ok b
 	return v.less, v.ok
 }
 
-// judged asks policy. Grants that may be used as they are share the answer.
+// judged asks policy. Attributes that keep their whole scope share one entitlement.
 func (c *cache) judged(policy ClientPolicy, g *attributes, version uint64) *entitlement {
 	left, ok := reduced(g, policy)
 	if !ok || left != g.scope {
@@ -120,8 +122,8 @@ func (c *cache) judged(policy ClientPolicy, g *attributes, version uint64) *enti
 	return v
 }
 
-// reduced returns what its client still has of the scope of g, and false if it is not
-// entitled to anything.
+// reduced returns the part of the scope of g that its client still has, and false if the client is
+// gone or disabled.
 func reduced(g *attributes, policy ClientPolicy) (left scope.List, ok bool) {
 	scopes, ok := policy.Entitled(g.client, g.generation)
 	if !ok {

@@ -9,24 +9,24 @@ import (
 	"snowgate/internal/panics"
 )
 
-// entry is what is known of a token whose record was found, and whose secret was shown,
-// besides what is in its id.
+// entry is a token whose record was found and whose secret was presented: everything that its id
+// does not say.
 type entry struct {
 	attributes *attributes
 	facts
 }
 
-// facts are what an entry has of its own, without its grant.
+// facts are the part of an entry that no other token shares.
 type facts struct {
 	digest  Digest
 	expires int64           // Unix milliseconds
-	asked   time.Duration   // since the cache was opened: just before the store was asked
+	asked   time.Duration   // when the store was asked, since the cache was opened
 	epoch   uint32          // of the cache when the store was asked
-	tag     [tagLength]byte // that was verified with a secret of that digest
+	tag     [tagLength]byte // verified with the secret of digest
 }
 
-// shows reports, in constant time, whether b is the token that f was found for: the same
-// secret, whose digest is shown, and the same tag.
+// shows reports, in constant time, whether b, whose digest is given, is the token of f: the same
+// secret and the same tag.
 func (f *facts) shows(b Bearer, digest Digest) bool {
 	return f.digest.Equal(digest) && sameTag(f.tag, b.tag())
 }
@@ -34,15 +34,16 @@ func (f *facts) shows(b Bearer, digest Digest) bool {
 // expiry is the first instant at which the token of f is no longer valid.
 func (f *facts) expiry() time.Time { return time.UnixMilli(f.expires) }
 
-// cache holds the tokens that were found good, a bounded number of them. The
-// zero value holds none.
+// cache holds a bounded number of valid tokens. The zero value holds none.
 //
-// An entry that is fresh decides without the store. One that is not, because it
-// is older than ttl or from an epoch that has ended, is kept for a while for
-// fail-static, and is worth no more than that.
+// A fresh entry decides without the store. An entry is stale when it is older than ttl, or when a
+// new epoch has begun since. Stale entries are kept for a while, and serve fail-static only.
 //
-// Every entry is worth its place for as long as any other, however often it is used. So
-// there are two layers that take turns, and what is let go is a whole layer.
+// How often an entry is used does not matter, because every entry becomes stale at the same age. So
+// the cache has two layers instead of a list: new entries go into the young one, and eviction drops
+// the old one as a whole (see rotate).
+//
+// All methods are safe for concurrent use.
 type cache struct {
 	ttl     time.Duration
 	further time.Duration    // fail-static
@@ -53,27 +54,26 @@ type cache struct {
 	whole   atomic.Pointer[entitlement] // for the latest version of the policy
 
 	mu         sync.RWMutex
-	young, old layer       // since the last turn, and the one before
-	timer      *time.Timer // of the next turn; nil: there is nothing to let go
+	young, old layer       // since the last rotation, and since the one before
+	timer      *time.Timer // of the next rotation; nil while both layers are empty
 	closed     bool
 }
 
-// layer is what came into the cache between two turns. There may be a million entries in it,
-// which the garbage collector does not look at: there is no pointer in them.
+// layer is what came into the cache between two rotations. Its entries have no pointers, so that
+// the garbage collector does not scan them: there may be a million.
 type layer struct {
 	entries    map[idgen.ID]kept
-	attributes []*attributes                 // of the entries
-	found      map[attributesKey]*attributes // those, and of tokens that were only read
+	attributes []*attributes                 // of the entries, by kept.attributes
+	found      map[attributesKey]*attributes // those of the entries, and of tokens that were only read
 }
 
-// kept is an entry, with the number of its grant in the layer.
+// kept is an entry, with the index of its attributes in the layer.
 type kept struct {
 	facts
 	attributes uint32
 }
 
-// open makes room for size entries that decide for ttl. With ttl 0 there is no
-// cache.
+// open makes the cache ready for size entries that are fresh for ttl. With ttl 0 the cache is off.
 func (c *cache) open(size int, ttl, further time.Duration, clock func() time.Time) {
 	c.ttl, c.further, c.clock, c.opened = max(ttl, 0), further, clock, time.Now()
 	if c.size = max(size, 0); c.size == 0 || c.ttl == 0 {
@@ -81,7 +81,7 @@ func (c *cache) open(size int, ttl, further time.Duration, clock func() time.Tim
 	}
 }
 
-// close ends what lets go of old entries.
+// close stops the timer. Entries stay.
 func (c *cache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,22 +113,22 @@ func (l *layer) get(id idgen.ID, e *entry) bool {
 // age returns how long before now the store was asked for e.
 func (c *cache) age(e *entry, now time.Time) time.Duration { return now.Sub(c.opened) - e.asked }
 
-// fresh tells whether e decides without the store being asked.
+// fresh reports whether e decides without the store.
 func (c *cache) fresh(e *entry, now time.Time) bool {
 	return c.age(e, now) < c.ttl && e.epoch == c.epoch.Load()
 }
 
-// lasts tells whether e may stand in for a store that cannot be asked.
+// lasts reports whether e may be served stale while the store is unavailable.
 func (c *cache) lasts(e *entry, now time.Time) bool {
 	return c.further > 0 && c.age(e, now) < c.ttl+c.further
 }
 
-// keep returns how long e is worth its place from now on.
+// keep returns for how long e will be of use from now on.
 func (c *cache) keep(e *entry) time.Duration {
 	return min(c.ttl+c.further, e.expiry().Sub(c.clock()))
 }
 
-// put keeps e, the token of id, unless that has expired.
+// put adds e, the token of id, unless the token has expired.
 func (c *cache) put(id idgen.ID, e *entry) {
 	if c.size == 0 || c.keep(e) <= 0 {
 		return
@@ -145,7 +145,7 @@ func (c *cache) put(id idgen.ID, e *entry) {
 	c.letGo()
 }
 
-// put keeps e in l, which is the young one.
+// put adds e to l, the young layer.
 func (l *layer) put(id idgen.ID, e *entry) {
 	if l.entries == nil {
 		l.entries = make(map[idgen.ID]kept)
@@ -158,7 +158,7 @@ func (l *layer) put(id idgen.ID, e *entry) {
 	l.entries[id] = kept{e.facts, g.number}
 }
 
-// makeRoom makes room in the young layer for one more entry. It needs mu.
+// makeRoom makes room in the young layer for one more entry. The caller holds mu.
 func (c *cache) makeRoom() {
 	if max(len(c.young.entries), len(c.young.attributes)) >= c.half() {
 		c.rotate()
@@ -168,21 +168,21 @@ func (c *cache) makeRoom() {
 	}
 }
 
-// half of the size is for each layer, so that not all is let go at once.
+// half is the most entries of a layer, so that eviction never empties the cache.
 func (c *cache) half() int { return (c.size + 1) / 2 }
 
-// letGo has what is in the cache let go after a while. It needs mu.
+// letGo starts the timer of the next rotation if it is not running. The caller holds mu.
 func (c *cache) letGo() {
 	if c.timer == nil && !c.closed {
 		c.timer = time.AfterFunc(c.ttl+c.further, func() { defer panics.Catch(panics.Tokens, nil); c.rotateAgain() })
 	}
 }
 
-// rotate lets go of what came before the last one. It needs mu.
+// rotate drops the old layer and begins a new young one. The caller holds mu.
 func (c *cache) rotate() { c.young, c.old = layer{}, c.young }
 
-// rotateAgain is a turn, and has another one follow while there is anything: what has come by then
-// is let go after it has stayed for as long as it is worth anything.
+// rotateAgain is called by the timer. It rotates, and starts the timer again unless the cache is
+// empty: an entry is dropped after one or two periods, when it is of no more use.
 func (c *cache) rotateAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *cache) drop(id idgen.ID) {
 	c.remove(id)
 }
 
-// remove is drop for who has mu.
+// remove is drop for callers that hold mu.
 func (c *cache) remove(id idgen.ID) {
 	delete(c.young.entries, id)
 	delete(c.old.entries, id)

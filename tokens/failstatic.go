@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// staticCalm is how long nothing may be served by fail-static before that counts
-// as over: while one shard of many is down, answers of both kinds alternate.
+// staticCalm is how long no token may be served stale before fail-static counts as over. While one
+// shard of many is down, stale and fresh decisions alternate.
 const staticCalm = time.Second
 
-// staticMode notices when tokens begin to be served by fail-static, and when
-// that ends.
+// staticMode calls tell when the first token is served stale, and when that is over.
 type staticMode struct {
 	tell func(active bool)
 
@@ -19,7 +18,7 @@ type staticMode struct {
 	last   time.Time // monotonic: the last use
 }
 
-// used notes that a token was served by fail-static.
+// used notes that a token was served stale.
 func (m *staticMode) used() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,7 +29,7 @@ func (m *staticMode) used() {
 	}
 }
 
-// recovered notes that the store answered and that the rules are confirmed.
+// recovered notes a decision by the store and by fresh rules.
 func (m *staticMode) recovered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

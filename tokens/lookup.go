@@ -11,32 +11,32 @@ import (
 	"snowgate/internal/deadline"
 )
 
-// lookUpAttempts bounds how often one caller asks again because a revocation
-// came between.
+// lookUpAttempts bounds how often a caller reads the store again because revocations arrived during
+// the read.
 const lookUpAttempts = 4
 
-// lookUps shares one read of the store among all who ask for the same token at
-// the same time. Who asks first reads, the others wait.
+// lookUps shares one read of the store among all requests that present the same token at the same
+// time. The first one reads; the others wait for its result.
 type lookUps struct {
 	mu       sync.Mutex
 	inFlight map[idgen.ID]*lookUp
 }
 
-// lookUp is one read that is under way. It counts only for as long as it is the
-// one in the table: whatever makes its result doubtful takes it out.
+// lookUp is one read in flight. Its result is current only while the lookUp is in the table: a
+// revocation that arrives during the read takes it out.
 type lookUp struct {
 	epoch uint32        // of the cache, before the store was asked
-	done  chan struct{} // closed when what follows is set; nil until somebody waits: guarded by lookUps.mu
+	done  chan struct{} // closed when the fields below are set; nil until a caller waits; guarded by lookUps.mu
 
-	entry   entry // only when the store was asked, if err is set
+	entry   entry // if err is set: only when the store was asked
 	err     error
-	current bool // nothing came between
-	left    bool // who was reading has gone, and err says nothing about the store
+	current bool // no revocation arrived during the read
+	left    bool // the reading request was canceled: err says nothing about the store
 }
 
-// lookUp returns the record of b from the store. The caller's cancellation fails
-// nobody else: another one who waits reads then. A revocation that comes while
-// the store is asked makes it ask again.
+// lookUp returns the record of b from the store. If the request that reads is canceled, one of
+// those that wait reads in its place. If a revocation arrives during the read, lookUp reads again,
+// and fails with ErrUnavailable after lookUpAttempts.
 func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (entry, error) {
 	for attempt := 0; attempt < lookUpAttempts; {
 		f, waits := s.join(b.ID())
@@ -58,8 +58,8 @@ func (s *Service) lookUp(ctx context.Context, b Bearer, digest Digest) (entry, e
 	return entry{}, fmt.Errorf("%w: revocations keep coming between", ErrUnavailable)
 }
 
-// join returns the read of id that is under way and what is closed at its end, or
-// a new one, and nil, which is for the caller to carry out.
+// join returns the read of id that is in flight, and a channel that is closed at its end. If there
+// is none, join returns a new one and nil, and the caller must read.
 func (s *Service) join(id idgen.ID) (f *lookUp, waits <-chan struct{}) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
@@ -74,14 +74,14 @@ func (s *Service) join(id idgen.ID) (f *lookUp, waits <-chan struct{}) {
 	return f, nil
 }
 
-// read asks the store on behalf of everybody who waits for f.
+// read reads the store for all requests that wait for f.
 func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) {
 	f.left = true // also if this panics
 	defer s.finish(b.ID(), f, digest)
 	f.entry.asked = time.Since(s.cache.opened)
 	record, err := s.cfg.Store.Load(ctx, b.ID())
 	if err != nil {
-		// A deadline is that of the decision, which any other would meet too.
+		// The deadline bounds each decision alike, so the others need not try again after it.
 		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && s.cfg.Timeout <= 0
 		return
 	}
@@ -92,7 +92,7 @@ func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) 
 	f.left = false
 }
 
-// finish ends f, which has read id for who knows digest.
+// finish publishes f, the read of id for a token with that digest, and fills the caches.
 func (s *Service) finish(id idgen.ID, f *lookUp, digest Digest) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()
@@ -106,8 +106,7 @@ func (s *Service) finish(id idgen.ID, f *lookUp, digest Digest) {
 	if f.current = f.epoch == s.cache.epoch.Load(); !f.current {
 		return
 	}
-	// Under the lock, so that a revocation comes either before, and has taken f
-	// out, or after, and drops the entry.
+	// Under the lock: a revocation either has taken f out before, or drops the entry afterwards.
 	switch {
 	case f.entry.attributes != nil && f.entry.digest.Equal(digest):
 		s.cache.put(id, &f.entry)
@@ -116,7 +115,7 @@ func (s *Service) finish(id idgen.ID, f *lookUp, digest Digest) {
 	}
 }
 
-// forget makes sure that nothing learned of id before this call is used after it.
+// forget makes sure that no decision after this call rests on what was read of id before it.
 func (s *Service) forget(id idgen.ID) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()

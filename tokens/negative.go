@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// goneFor is how long a token without a record is refused without the store being
-	// asked again, at most.
+	// goneFor bounds for how long a token without a record is refused before the store is asked
+	// again.
 	goneFor = 5 * time.Second
-	// goneSize is how many of them are known at a time, at most: about 2 MiB.
+	// goneSize bounds how many such tokens are remembered: about 2 MiB.
 	goneSize = 1 << 14
 )
 
-// negativeCache holds tokens of which the store had no record, a bounded number of them, so that whoever
-// shows a dead token again and again costs the store one question in ttl. The zero value holds
-// none.
+// negativeCache remembers a bounded number of tokens that have no record in the store. A client that
+// repeats a dead token costs the store one read in ttl. The zero value remembers none. All methods are
+// safe for concurrent use.
 //
-// No token that somebody can show comes to life: [Service.Issue] hands it out when its record is
-// written, and ids are given once. A token is known here by its secret too, so that who has a tag
-// key, and forges tokens under ids to come, keeps nobody from those. What is left is a store that
-// loses records and gets them back, as from a backup: ttl bounds for how long they are missed, and
-// so does a new epoch of the cache, which begins whenever the store has been away.
+// A token that a client can present never comes to life later: [Service.Issue] returns it after its
+// record is written, and every id is used once. The cache compares the digest too; so an attacker who
+// has a tag key, and forges tokens under future ids, does not block the real ones. A store that loses
+// records and gets them back, for instance from a backup, is the exception: such tokens are refused
+// until ttl has passed, or until the cache begins a new epoch, as after every outage.
 type negativeCache struct {
 	ttl time.Duration // 0: nothing is kept
 
@@ -31,15 +31,14 @@ type negativeCache struct {
 	young, old map[idgen.ID]missing // each at most half of the size
 }
 
-// missing is a token without a record. It has no pointers, as in a layer of the cache.
+// missing is a token without a record. It has no pointers, for the garbage collector.
 type missing struct {
 	digest Digest
-	asked  time.Duration // since the cache was opened: just before the store was asked
+	asked  time.Duration // when the store was asked, since the cache was opened
 	epoch  uint32        // of the cache when the store was asked
 }
 
-// has reports whether the store need not be asked for the token id with the given digest, at an
-// instant and in an epoch of the cache.
+// has reports whether the token is known to have no record. now and epoch are those of the cache.
 func (n *negativeCache) has(id idgen.ID, digest Digest, now time.Duration, epoch uint32) bool {
 	if n.ttl <= 0 {
 		return false
@@ -53,7 +52,7 @@ func (n *negativeCache) has(id idgen.ID, digest Digest, now time.Duration, epoch
 	return ok && m.epoch == epoch && now-m.asked < n.ttl && m.digest.Equal(digest)
 }
 
-// put keeps m, the token id. Where there is no room, the older half goes.
+// put remembers m under id. If there is no room, it forgets the older half.
 func (n *negativeCache) put(id idgen.ID, m missing) {
 	if n.ttl <= 0 {
 		return

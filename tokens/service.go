@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// recordGrace is how much longer a record lives than its token, so that the
-	// instant in the record decides and not the store's own clock.
+	// recordGrace is how much longer a record lives than its token, so that the expiry in the record
+	// decides and not the clock of the store.
 	recordGrace = time.Second
-	// issueAttempts bounds how many ids Issue tries when they turn out taken.
+	// issueAttempts bounds how many ids Issue tries if they are taken.
 	issueAttempts = 3
 )
 
@@ -32,8 +32,8 @@ type Service struct {
 	static   staticMode
 }
 
-// NewService returns a service on cfg. It panics if a required field is missing.
-// It is closed when it is not used any more.
+// NewService returns a service with cfg. It panics if a required field is missing. The caller must
+// call [Service.Close] in the end.
 func NewService(cfg Config) *Service {
 	s := &Service{cfg: cfg.withDefaults()}
 	s.cache.open(s.cfg.CacheSize, s.cfg.CacheTTL, s.cfg.FailStatic, s.cfg.Now)
@@ -47,8 +47,8 @@ func NewService(cfg Config) *Service {
 	return s
 }
 
-// Close ends what runs on behalf of the service and waits for it. Streams that
-// are watched are not cut. Nothing may be asked of the service afterwards.
+// Close stops the goroutines and timers of the service and waits for them. It does not cut watched
+// streams. No other method may be called afterwards.
 func (s *Service) Close() {
 	s.watches.close()
 	s.cache.close()
@@ -60,8 +60,8 @@ type Claims struct {
 	Scope    scope.List    // may be empty
 	Audience []string      // may be empty
 	TTL      time.Duration // > 0; fractions of a millisecond are dropped from the expiry
-	// Generation is the least that the token is issued under, for a client of
-	// which more is known than the rules tell.
+	// Generation is the least generation of the token, for a client whose generation is known from
+	// elsewhere than the rules.
 	Generation uint64
 }
 
@@ -70,10 +70,11 @@ var (
 	errClaimsTTL = errors.New("tokens: the lifetime is longer than the longest that the revocation rules know (RulesConfig.Longest)")
 )
 
-// Issue makes a token for g and stores its record: one round trip unless the id
-// turns out to be taken, when it takes the next one, at most twice.
-// What keeps it from issuing matches [ErrUnavailable]; then no token is alive
-// that anybody knows the secret of.
+// Issue makes a token with claims and stores its record in one round trip. If the id is taken, Issue
+// tries the next one, at most twice.
+//
+// Claims that are not valid are a plain error. Any other error matches [ErrUnavailable]; then no
+// client knows the secret of a token that may have been stored.
 func (s *Service) Issue(ctx context.Context, claims Claims) (Bearer, Token, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -89,11 +90,11 @@ func (s *Service) issue(ctx context.Context, claims Claims) (Bearer, Token, erro
 	if err := s.cfg.Unfit(); err != nil {
 		return Bearer{}, Token{}, err
 	}
-	// Under rules that are not confirmed, it might be born revoked.
+	// With stale rules, the token might be revoked from the start.
 	if s.freshness(time.Now()) != fresh {
 		return Bearer{}, Token{}, errUnconfirmed
 	}
-	// The token would outlive the rules that match it, and the key of its tag.
+	// A longer lifetime would outlast the rules that match the token, and the key of its tag.
 	if s.cfg.Rules != nil && claims.TTL > s.cfg.Rules.Longest() {
 		return Bearer{}, Token{}, errClaimsTTL
 	}
@@ -191,8 +192,8 @@ func (s *Service) revoke(ctx context.Context, text, client string) error {
 	return s.delete(ctx, bearer.ID())
 }
 
-// RevokeID ends the token with the given id, whoever's it is, on behalf of an
-// administrator. That there is none is no error. It takes effect as Revoke does.
+// RevokeID ends the token with the given id, of any client, for an administrator. It is no error if
+// there is none. It takes effect as Revoke does.
 func (s *Service) RevokeID(ctx context.Context, id idgen.ID) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -201,19 +202,19 @@ func (s *Service) RevokeID(ctx context.Context, id idgen.ID) error {
 	return err
 }
 
-// delete removes the record of id, and whatever was learned of it.
+// delete removes the record of id and the cached entry, and cuts the streams of the token.
 func (s *Service) delete(ctx context.Context, id idgen.ID) error {
 	err := s.cfg.Store.Delete(ctx, id)
 	s.forget(id)
 	if err != nil {
-		s.watches.reread(id) // it may be gone all the same
+		s.watches.reread(id) // the record may be deleted all the same
 		return err
 	}
 	s.watches.cut(id, ErrRevoked)
 	return nil
 }
 
-// bounded applies the budget of one decision.
+// bounded applies the deadline of one decision.
 func (s *Service) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if s.cfg.Timeout <= 0 {
 		return ctx, func() {}

@@ -19,10 +19,10 @@ const (
 	leastBound = time.Second
 )
 
-// errUnconfirmed is why nothing is decided on rules that may have changed.
-var errUnconfirmed = fmt.Errorf("%w: the revocation rules are not confirmed", ErrUnavailable)
+// errUnconfirmed refuses to decide by revocation rules that may have changed.
+var errUnconfirmed = fmt.Errorf("%w: the revocation rules were not confirmed in time: see whether Redis answers", ErrUnavailable)
 
-// Validate is ValidateFrom for a caller without an address, whom nothing limits.
+// Validate is ValidateFrom without an address, so without [Config].Unknown.
 func (s *Service) Validate(ctx context.Context, text string) (Token, error) {
 	return s.ValidateFrom(ctx, text, netip.Addr{})
 }
@@ -39,8 +39,8 @@ func (s *Service) Validate(ctx context.Context, text string) (Token, error) {
 // allocating. A token that has been found to have no record is refused without
 // asking for up to five seconds, and never longer than CacheTTL.
 //
-// [Config].Unknown only turns refusals into a LimitedError: whoever shows a good
-// token gets it, whatever others at the same address have shown.
+// [Config].Unknown only turns refusals into a LimitedError. A valid token is accepted however many
+// invalid ones came from the same address.
 func (s *Service) ValidateFrom(ctx context.Context, text string, addr netip.Addr) (Token, error) {
 	q := question{addr: addr}
 	err := s.validate(ctx, text, &q)
@@ -93,8 +93,7 @@ func (s *Service) authentic(ctx context.Context, text string) (Bearer, Origin, e
 	return bearer, origin, err
 }
 
-// originOf returns what the id of b tells, once its tag is verified. That is spared
-// if it is seen to be the one that was verified before.
+// originOf verifies the tag of b and reads its id. seen says that the tag was verified before.
 func (s *Service) originOf(ctx context.Context, b Bearer, seen bool) (Origin, error) {
 	if err := s.cfg.Unfit(); err != nil {
 		return Origin{}, err
@@ -112,8 +111,8 @@ func (s *Service) originOf(ctx context.Context, b Bearer, seen bool) (Origin, er
 	return origin, nil
 }
 
-// plausible refuses tokens that no gateway can have issued, or that nobody can
-// hold any longer, and those that are revoked by where they come from.
+// plausible refuses tokens that no gateway can have issued yet, that are older than any lifetime, and
+// that a rule for a worker or an instant revokes.
 func (s *Service) plausible(o Origin, instant time.Time, rules freshness) error {
 	if o.Minted.After(instant.Add(mintAhead)) {
 		return ErrFuture
@@ -121,27 +120,27 @@ func (s *Service) plausible(o Origin, instant time.Time, rules freshness) error 
 	if s.cfg.Rules == nil {
 		return nil
 	}
-	// Another gateway may permit longer lifetimes since the last confirmation.
+	// If the rules are stale, another gateway may have permitted longer lifetimes since.
 	if longest := s.cfg.Rules.Longest(); rules == fresh && longest > 0 && o.Minted.Before(instant.Add(-longest-oldGrace)) {
 		return ErrTooOld
 	}
 	return s.cfg.Rules.CheckOrigin(o)
 }
 
-// freshness is what a decision rests on.
+// freshness tells how current the revocation rules are that a decision uses.
 type freshness uint8
 
 const (
-	unconfirmed freshness = iota // nothing that was confirmed: no decision
-	stale                        // rules that cannot be confirmed: only by fail-static
-	fresh                        // rules confirmed within the bound
+	unconfirmed freshness = iota // never confirmed, or too long ago: no decision
+	stale                        // not confirmed within the bound: fail-static only
+	fresh                        // confirmed within the bound
 )
 
-// Bound returns how old the information may be that a decision rests on: the
+// Bound returns the greatest age of what a decision uses, cached tokens and rules alike: the
 // CacheTTL, but at least a second.
 func (s *Service) Bound() time.Duration { return max(s.cfg.CacheTTL, leastBound) }
 
-// freshness tells what a decision at a monotonic instant would rest on.
+// freshness returns the freshness of the rules at now, a monotonic instant.
 func (s *Service) freshness(now time.Time) freshness {
 	if s.cfg.Rules != nil && !s.cfg.Rules.Loaded() {
 		return unconfirmed
@@ -163,19 +162,19 @@ func (s *Service) freshness(now time.Time) freshness {
 	}
 }
 
-// question is a token that somebody shows, and what is found out about it. All steps
-// write into one: to copy that from step to step takes a tenth of the time of a hit.
+// question is a presented token and what the steps of a validation find out about it. The steps share
+// one by pointer: copying it from step to step takes a tenth of the time of a cache hit.
 type question struct {
 	bearer Bearer
 	digest Digest
 	origin Origin
 	addr   netip.Addr
 	known  entry // what the cache holds of it
-	found  bool  // anything
-	token  Token // the answer, unless there is an error
+	found  bool  // the cache has an entry
+	token  Token // the result, unless there is an error
 }
 
-// ask decides by the store's record. What the cache holds is only worth fail-static.
+// ask decides by the record in the store. If the store is unavailable, it serves stale.
 func (s *Service) ask(ctx context.Context, q *question) error {
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
@@ -192,7 +191,7 @@ func (s *Service) ask(ctx context.Context, q *question) error {
 	return err
 }
 
-// decideLate decides after the store has been asked, which takes a while.
+// decideLate decides after a read of the store, during which the rules may have changed.
 func (s *Service) decideLate(q *question, found *entry) error {
 	rules := s.freshness(time.Now())
 	if rules == unconfirmed || rules == stale && !q.found {
@@ -209,14 +208,14 @@ func (s *Service) decideLate(q *question, found *entry) error {
 	return s.decide(q, found, s.cfg.Now(), rules)
 }
 
-// serveStale decides by what is left in the cache after the store could not be
-// asked because of err, if fail-static permits it.
+// serveStale decides by a stale cache entry after the store failed with err, if fail-static permits
+// it. Otherwise it returns err.
 func (s *Service) serveStale(ctx context.Context, q *question, err error) error {
 	now := time.Now()
 	if !q.found || ctx.Err() != nil || !s.cache.lasts(&q.known, now) || s.freshness(now) == unconfirmed {
 		return err
 	}
-	// It may have been dropped while the store was asked.
+	// A revocation may have dropped the entry meanwhile.
 	var still entry
 	if !s.cache.get(q.bearer.ID(), &still) || still != q.known {
 		return err
@@ -229,8 +228,8 @@ func (s *Service) serveStale(ctx context.Context, q *question, err error) error 
 	return s.decide(q, &q.known, s.cfg.Now(), stale)
 }
 
-// decide judges what is known of a token, at an instant of the clock that tokens
-// expire by. A success on stale rules is counted as fail-static.
+// decide judges e, the entry or record of a token, at instant of the clock that tokens expire by. A
+// success by stale rules counts as a use of fail-static.
 func (s *Service) decide(q *question, e *entry, instant time.Time, rules freshness) error {
 	if !e.digest.Equal(q.digest) {
 		return ErrMismatch
@@ -256,7 +255,7 @@ func (s *Service) decide(q *question, e *entry, instant time.Time, rules freshne
 	switch {
 	case !ok && rules == fresh:
 		return ErrClient
-	case !ok: // it may have come back since
+	case !ok: // by stale rules: the client may be enabled again since
 		return errUnconfirmed
 	}
 	if rules == stale {
@@ -267,8 +266,8 @@ func (s *Service) decide(q *question, e *entry, instant time.Time, rules freshne
 	return nil
 }
 
-// limited counts for addr that a token was looked up and refused with err, and returns what the
-// caller is told of it. Other errors, and nil, are returned as they are.
+// limited counts a token from addr that was looked up and refused, and returns a [*LimitedError] if
+// there were too many. Any other err is returned as it is.
 func (s *Service) limited(addr netip.Addr, err error) error {
 	if s.cfg.Unknown == nil || !addr.IsValid() || !errors.Is(err, ErrInvalid) {
 		return err
