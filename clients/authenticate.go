@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// Authenticate returns the client that id names if secret is one of its
-// secrets and that is good at now, and the client is not disabled. Anything else
-// is [ErrUnauthenticated], with the same text and after the same work: one hash
-// and a number of comparisons that depends on neither id nor secret. A text that does
-// not have the format of a client secret (see [CheckSecret]) never authenticates, even
-// if its digest is registered; whether it has depends on the text alone.
+// Authenticate returns the client with that id if secret is one of its secrets, the secret is valid at
+// now, and the client is not disabled.
 //
-// While the store of clients is not known to be current (see [Registry.Follow]),
-// nothing is said about a client that is not configured: the answer is
-// [ErrUnavailable] after the same work, whether the client is known or not and
-// the secret right or wrong. The client may have been disabled meanwhile, or made.
+// Otherwise the error is [ErrUnauthenticated], with the same text and after the same work: one hash,
+// and a number of comparisons that depends on neither id nor secret. A text without the format of a
+// client secret (see [CheckSecret]) never authenticates, even if its digest is registered.
 //
-// Authenticate notes the secret as used. It does not allocate for a secret of
-// the usual length.
+// The local copy of the registry may be stale (see [Registry.Follow]). Until it is fresh, the error for
+// every client that is not in the configuration file is [ErrUnavailable], after the same work: the
+// client may have been created, changed or disabled meanwhile.
+//
+// Authenticate records the time of use of the secret. It does not allocate for a secret of the usual
+// length.
 func (r *Registry) Authenticate(id, secret string, now time.Time) (*Client, error) {
 	s := r.current.Load()
 	e := s.get(id)
@@ -40,12 +39,12 @@ func (r *Registry) Authenticate(id, secret string, now time.Time) (*Client, erro
 	}
 }
 
-// certain reports whether the clients of the store are those in s.
+// certain reports whether s is a fresh copy of the registry.
 func (r *Registry) certain(s *snapshot) bool {
 	return r.following == nil || s.loaded && r.following.confirmed()
 }
 
-// nobody stands in for unknown clients.
+// nobody takes the place of an unknown client in the comparisons.
 var nobody entry
 
 // match compares digest with every secret, and with dummies up to slots. It

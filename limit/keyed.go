@@ -9,19 +9,20 @@ import (
 // DefaultSize is the number of keys of a [Keyed] limiter: 1 MiB of memory.
 const DefaultSize = 1 << 16
 
-// slots is the number of keys that may be in each other's way.
+// slots is the number of keys in a bucket.
 const slots = 8
 
-// locks is the number of parts of a table that are locked on their own.
+// locks is the number of locks of a table, each for a part of its buckets.
 const locks = 64
 
-// Keyed applies one rate to every key by itself. Its memory is allocated when it
-// is made and never grows: the keys live in a table of fixed size, as hashes
-// under a seed that nobody knows. Where the table is crowded, the key whose limit
-// is nearest to being whole again makes room, so that somebody who invents keys
-// makes the limiter forget the harmless ones and not himself. A key that was
-// forgotten starts afresh: the limiter errs by letting through. Use [NewKeyed].
-// It is safe for concurrent use.
+// Keyed applies one rate to each of many keys. It keeps hashes of the keys, under a random seed, in a
+// table of fixed size that is allocated by [NewKeyed] and never grows.
+//
+// Where the table is full, a new key takes the place of the key that has used up the least of its
+// rate. So an attacker who invents keys makes the limiter forget harmless keys and not the attacker's
+// own. A forgotten key has its full rate again: the limiter errs by allowing too much.
+//
+// A Keyed is safe for concurrent use.
 type Keyed[K comparable] struct {
 	rate  Rate
 	now   func() time.Time

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// watchReaders is how many watched tokens are read from the store at a time.
+	// watchReaders is how many watched tokens are read from the store at once.
 	watchReaders = 16
-	// watchPatience is after how many failures in a row a reader concludes that the
-	// store is away as a whole, and not one shard of it.
+	// watchPatience is how many reads in a row must fail before a reader takes the whole store for
+	// unavailable, and not one shard of it.
 	watchPatience = 16
-	// watchRetry is when the store is asked again after it could not be.
+	// watchRetry is the time from a failed read to the next one.
 	watchRetry = time.Second
-	// watchNear is how shortly before its expiry a token's timer is set exactly.
-	// Before that it is set for half of the time, because the clock that tokens
-	// expire by is not the one that timers run on.
+	// watchNear is the time before the expiry of a token within which its timer is set exactly. Earlier,
+	// the timer is set to half of the time that is left, because tokens do not expire by the clock that
+	// timers run on.
 	watchNear = 10 * time.Second
 )
 
-// watches are the streams that are open under tokens. Nothing goes through all
-// of them periodically while pushes arrive: a token has one timer, rules for
-// clients find theirs by an index, and single revocations theirs by id.
+// watches are the open streams, by the tokens that opened them. While pushes arrive, no work is
+// proportional to their number: every token has one timer, and revocations find theirs by id or by
+// client.
 type watches struct {
 	s *Service
 
@@ -38,12 +38,12 @@ type watches struct {
 	byClient map[string]map[*watched]struct{}
 	closed   bool
 
-	queue   []*watched // to be read from the store
+	queue   []*watched // tokens to read from the store
 	readers int
-	later   []*watched  // could not be read
-	retry   *time.Timer // set while there are some
-	paused  bool        // until then nothing is read
-	patrol  *time.Timer // set while pushes are lost
+	later   []*watched  // tokens whose read failed
+	retry   *time.Timer // runs while later is not empty
+	paused  bool        // no token is read until retry fires
+	patrol  *time.Timer // runs while pushes are lost
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -94,15 +94,13 @@ func (w *watches) len() int {
 	return len(w.byID)
 }
 
-// Watch registers a stream that was opened with t at a place that requires
-// required. cut is called once when t is no longer good for that place: at its
-// expiry, or soon after it was revoked by whatever means; before Watch returns
-// if that is known already. Its error matches [ErrInvalid] or is an
-// [*InsufficientScopeError]. It must not block, because those who revoke wait
-// for it.
+// Watch registers a stream that was opened with t on a route that requires required. Watch calls cut
+// once when t is no longer valid there: at its expiry, or soon after its revocation; before Watch
+// returns if that is known already. The error of cut matches [ErrInvalid] or is an
+// [*InsufficientScopeError]. cut must not block, because a revocation waits for it.
 //
-// stop ends the registration; it may be called any number of times. cut may be
-// running while it returns.
+// stop ends the registration. It may be called more than once, and cut may still be running when it
+// returns.
 func (s *Service) Watch(t *Token, required Requirement, cut func(error)) (stop func()) {
 	st := &stream{required, cut}
 	s.watches.add(t, st)
@@ -118,7 +116,7 @@ func (s *Service) Watch(t *Token, required Requirement, cut func(error)) (stop f
 	return func() { s.watches.remove(t.ID, st) }
 }
 
-// stillGood judges a token by what is in memory.
+// stillGood judges a token without asking the store.
 func (s *Service) stillGood(t *Token, required Requirement) error {
 	origin, _ := s.origin(t.ID)
 	if err := s.check(t, origin); err != nil {
@@ -127,7 +125,7 @@ func (s *Service) stillGood(t *Token, required Requirement) error {
 	return s.entitled(t, required)
 }
 
-// entitled checks that the client of t may still have what a place requires.
+// entitled checks that the client of t still has the scope that a route requires.
 func (s *Service) entitled(t *Token, required Requirement) error {
 	if s.cfg.Clients == nil {
 		return nil
@@ -148,9 +146,9 @@ func (s *Service) cachedFresh(id idgen.ID) bool {
 	return s.cache.get(id, &e) && s.cache.fresh(&e, time.Now())
 }
 
-// ClientsChanged is told that the answers of [Config.Clients] may have changed
-// for the given clients, or for any if none is given. Streams of clients that
-// are not entitled to them any more are cut before it returns.
+// ClientsChanged tells the service that the answers of [Config.Clients] may have changed for the given
+// clients, or for any client if none is given. Before it returns, it cuts the streams that their
+// clients are no longer entitled to.
 func (s *Service) ClientsChanged(clients ...string) {
 	w := &s.watches
 	w.mu.Lock()
@@ -191,9 +189,9 @@ func (s *Service) rulesAdded(added []Rule) {
 	carryOut(doomed)
 }
 
-// PushesLost is told that hints about revocations elsewhere do not arrive (true),
-// and that they do again (false; then Gap is called as well). Meanwhile all
-// watched tokens are read from the store once in each [Service.Bound].
+// PushesLost tells the service that pushes about revocations elsewhere do not arrive (true), or that
+// they arrive again (false; the caller calls Gap as well). Meanwhile the service reads all watched
+// tokens from the store once in each [Service.Bound].
 func (s *Service) PushesLost(lost bool) {
 	w := &s.watches
 	w.mu.Lock()
@@ -221,7 +219,7 @@ func (w *watches) walk() {
 	w.patrol.Reset(w.s.Bound())
 }
 
-// ending is a stream that is out of the tables and is to be cut.
+// ending is a stream that was removed and must be cut.
 type ending struct {
 	stream *stream
 	err    error
@@ -240,9 +238,9 @@ func (e ending) carryOut() {
 	e.stream.cut(e.err)
 }
 
-// judge takes the streams of t out that tell finds an error for, and appends
-// them to doomed. The lock must be held. A stream that tell panics over is one of them: nobody
-// knows whether it may go on, and the others are judged as well.
+// judge removes the streams of t for which tell returns an error or panics, and appends them to
+// doomed. A panic cuts the stream because its token may be revoked; the other streams are judged all
+// the same. The caller holds mu.
 func (w *watches) judge(doomed []ending, t *watched, tell func(*stream) error) []ending {
 	for st := range t.streams {
 		if err := told(tell, st); err != nil {
@@ -298,7 +296,7 @@ func (w *watches) remove(id idgen.ID, st *stream) bool {
 	return true
 }
 
-// take removes a stream of t, and t with its last one. The lock must be held.
+// take removes a stream of t, and t with its last stream. The caller holds mu.
 func (w *watches) take(t *watched, st *stream) {
 	delete(t.streams, st)
 	if len(t.streams) > 0 {
@@ -367,7 +365,7 @@ func (w *watches) rereadAll() {
 	w.enqueue(slices.Collect(maps.Values(w.byID))...)
 }
 
-// enqueue has tokens read from the store. The lock must be held.
+// enqueue has tokens read from the store. The caller holds mu.
 func (w *watches) enqueue(ts ...*watched) {
 	for _, t := range ts {
 		if !t.queued {
@@ -381,7 +379,7 @@ func (w *watches) enqueue(ts ...*watched) {
 	}
 }
 
-// read takes tokens from the queue until it is empty or the store is away.
+// read reads the tokens in the queue until it is empty or the store is unavailable.
 func (w *watches) read() {
 	failures := 0
 	for t := w.next(); t != nil; t = w.next() {
@@ -399,7 +397,7 @@ func (w *watches) read() {
 	}
 }
 
-// load asks the store for a token. A panic says as little about the token as a store that is away.
+// load reads a token from the store. A panic is an error like that of an unavailable store.
 func (w *watches) load(id idgen.ID) (err error) {
 	defer panics.Into(panics.Tokens, &err)
 	ctx, cancel := w.s.bounded(w.ctx)
@@ -408,7 +406,7 @@ func (w *watches) load(id idgen.ID) (err error) {
 	return err
 }
 
-// readBroke has another reader go on after a panic.
+// readBroke starts another reader after a panic.
 func (w *watches) readBroke(error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -416,7 +414,7 @@ func (w *watches) readBroke(error) {
 	w.enqueue()
 }
 
-// next returns the token to be read, nil if the caller shall end.
+// next returns the next token to read, nil if the reader must end.
 func (w *watches) next() *watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -440,8 +438,7 @@ func (w *watches) gone(t *watched) error {
 	return ErrRevoked
 }
 
-// postpone has t read again a while later, and nothing before that if pause is
-// set.
+// postpone has t read again after watchRetry. If pause is set, no other token is read before.
 func (w *watches) postpone(t *watched, pause bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -458,7 +455,7 @@ func (w *watches) postpone(t *watched, pause bool) {
 	}
 }
 
-// resume puts back into the queue what could not be read.
+// resume puts the postponed tokens back into the queue.
 func (w *watches) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

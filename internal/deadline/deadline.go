@@ -135,8 +135,8 @@ func (t *Timers) borrow(d time.Duration) *time.Timer {
 	return timer
 }
 
-// giveBack takes a timer back. It delivers nothing to the next borrower: a stopped timer does not
-// keep what it would have sent (Go 1.23).
+// giveBack takes a timer back. If it has fired meanwhile, the next borrower does not notice: Reset
+// discards what a timer has sent and nobody received (Go 1.23).
 func (t *Timers) giveBack(timer *time.Timer) {
 	timer.Stop()
 	t.pool.Put(timer)

@@ -1,9 +1,8 @@
 // Package scope holds OAuth 2.0 scope lists (RFC 6749 §3.3): a set of
 // case-sensitive scope-tokens, written as one string with single spaces.
 //
-// The string form is kept as the only form. It is what the token endpoint
-// answers, what the token record stores and what the upstream is sent, so a
-// request never has to join or split anything.
+// A [List] is kept as a string only. The token endpoint returns that string, the token record stores
+// it and the upstream receives it, so a request never joins or splits scope-tokens.
 package scope
 
 import (
@@ -21,14 +20,14 @@ var ErrSyntax = errors.New("scope: not a list of scope-tokens separated by singl
 // A List is immutable and safe for concurrent use.
 type List string
 
-// few is up to how many bytes each scope-token is compared with those before it. Beyond, that
-// would cost the square of the length, which a client chooses.
+// few is the length in bytes up to which Parse compares each scope-token with those before it. For
+// longer texts that would cost the square of the length, which a client chooses.
 const few = 256
 
 // Parse reads the scope parameter of RFC 6749 §3.3. Repeated tokens are
 // folded into one; the empty text is the empty list.
-// It returns an error that wraps [ErrSyntax] for anything else.
-// A text of the usual length that is the list already costs no memory.
+// The error for anything else wraps [ErrSyntax]. Parse does not allocate for a text of the usual length
+// without repetitions.
 func Parse(text string) (List, error) {
 	folds := len(text) > few
 	for rest, more := text, text != ""; more; {
@@ -46,9 +45,8 @@ func Parse(text string) (List, error) {
 	return List(text), nil
 }
 
-// Of makes a list of names, each of which must satisfy [ValidToken]; it panics
-// on one that does not, because names that come from outside go through
-// [Parse].
+// Of returns the list of names. It panics if a name does not satisfy [ValidToken]; for names from
+// outside, use [Parse].
 func Of(names ...string) List {
 	var b strings.Builder
 	seen := make(map[string]bool, len(names))

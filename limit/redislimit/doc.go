@@ -1,5 +1,5 @@
-// Package redislimit applies the rate of a client over all gateways together,
-// without asking Redis in any request.
+// Package redislimit limits the rate of a client over all gateways together, without a round trip to
+// Redis in a request.
 //
 // Each gateway has a copy of the client's theoretical arrival time (see package
 // limit), decides by it alone, and adds its own uses to it. In the background it
@@ -28,14 +28,12 @@
 //
 // # When Redis is slow or away
 //
-// Then each gateway goes on by its own copy: it applies the full rate to what it
-// sees itself, so that all together may let through N times the rate, and nobody
-// is refused who need not be. Dividing the rate would take knowing how many
-// gateways there are, and would punish the client that comes to one of them. No
-// request ends in an error, and none waits longer than MaxWait, once. Uses whose
-// settlement failed are not settled again, because nobody knows whether they were
-// charged. The gateway tries again after [Config.Pause], when the client comes
-// back.
+// Then each gateway applies the full rate to its own requests, so N gateways may let through N times
+// the rate. (A gateway cannot divide the rate, because it does not know how many gateways there are;
+// and a client that uses only one of them would get less than its rate.) No request fails, and no
+// request waits longer than MaxWait. Uses whose settlement failed are not settled again, because Redis
+// may have charged them. The gateway tries again after [Config.Pause], with the next request of the
+// client.
 //
 // Redis that lost the arrival times, or whose clock jumped ahead, forgets what was
 // used elsewhere; each gateway still knows its own. A clock that jumps back makes

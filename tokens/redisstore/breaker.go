@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// breakAfter is how many commands in a row must fail to reach the server.
-	// Opening by mistake costs one PING, so it need not be many.
+	// breakAfter is how many commands in a row must fail to reach the server. Few are enough: opening by
+	// mistake costs one PING.
 	breakAfter = 2
-	// probePause is the time between two probes of a server that is down, and
-	// so about how long its return goes unnoticed.
+	// probePause is the time between two probes of a server that is down, and so about the time in
+	// which the breaker notices that the server is back.
 	probePause = 50 * time.Millisecond
-	// probePauseAuth is the same for a server that turns us away: somebody has
-	// to change a password first, and it should not look like an attack.
+	// probePauseAuth is the time between two probes of a server that refuses our password. It is
+	// longer, because somebody has to change the password, and the probes must not look like an attack.
 	probePauseAuth = 500 * time.Millisecond
 	// reloadEvery is after how many probes of a node that is down a cluster is asked again who
 	// holds its slots: four times a second, in which go-redis joins requests of several nodes.
 	reloadEvery = 5
 )
 
-// breaker refuses commands at once while its server cannot be reached. It opens
-// after a few commands in a row got no answer and closes when a probe of its own
-// did. No command of a caller is ever the probe, so none waits for one.
+// breaker refuses commands at once while its server cannot be reached. It opens when a few commands in
+// a row get no reply, and closes when one of its own probes gets one. A command of a caller is never
+// used as a probe, so no caller waits for one. It is safe for concurrent use.
 type breaker struct {
 	probes       *probes
 	ping         func(context.Context) error
 	reload       func(context.Context)     // asks the cluster who holds the slots; nil: there is none
-	leastTimeout time.Duration             // a command that is given up earlier says nothing about the server
+	leastTimeout time.Duration             // a command that times out earlier says nothing about the server
 	failures     atomic.Int32              // in a row
 	open         atomic.Pointer[openError] // nil while closed
 }
@@ -42,8 +42,10 @@ type breaker struct {
 // openError refuses a command.
 type openError struct{ cause string }
 
-func (e *openError) Error() string { return "the server was not reachable a moment ago" }
-func (e *openError) kind() string  { return e.cause }
+func (e *openError) Error() string {
+	return "the server was not reachable a moment ago (see the error before this one); it is probed in the background"
+}
+func (e *openError) kind() string { return e.cause }
 
 func (b *breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -98,7 +100,7 @@ func unreachable(kind string) bool {
 // count takes note of how a command ended and opens the breaker if need be.
 func (b *breaker) count(kind string, took time.Duration) {
 	if kind == KindCanceled || kind == KindTimeout && took < b.leastTimeout {
-		return // that was the caller's own haste
+		return // the deadline of the caller was too short to tell
 	}
 	if !unreachable(kind) {
 		if b.failures.Load() != 0 {

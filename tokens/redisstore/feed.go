@@ -13,19 +13,17 @@ import (
 )
 
 const (
-	// checkPause is the time between two questions for the revision: half of the
-	// shortest bound that a decision can have on the age of what it rests on, so
-	// that an answer may be late.
+	// checkPause is the time between two reads of the revision: half of the shortest bound on the age
+	// of what a decision uses, so that one reply may be late.
 	checkPause = 500 * time.Millisecond
 	// checkRetry is the same after a failure.
 	checkRetry = 100 * time.Millisecond
-	// longestLag is the greatest lag of a push that is reported: a message can
-	// claim anything.
+	// longestLag is the greatest lag of a push that is reported, because a message can claim any.
 	longestLag = time.Minute
 )
 
-// FeedConfig is what a [Feed] is made of. Every function is optional, is called
-// by goroutines of Run and must not block.
+// FeedConfig configures a [Feed]. Every function is optional, is called by goroutines of Run, and must
+// not block.
 type FeedConfig struct {
 	// Followers are kept current, by the kind of push that concerns them:
 	// [PushRules], [PushClient], [PushKeys]. What concerns clients concerns the
@@ -43,13 +41,12 @@ type FeedConfig struct {
 	// OnPush is told of every message that was understood, with its kind and the
 	// time since it was sent.
 	OnPush func(kind string, lag time.Duration)
-	// OnGarbled is told of every message that was not, and was ignored.
+	// OnGarbled is told of every message that was not understood, and was ignored.
 	OnGarbled func()
-	// OnSubscription is told that messages come from now on, or why they do not,
-	// when that changes.
+	// OnSubscription is told when messages begin to arrive (nil), and when they stop (the reason).
 	OnSubscription func(err error)
-	// Report is told the error when the followers cannot be confirmed any more,
-	// and nil when they are again, and after the first time.
+	// Report is told the error when the followers can no longer be confirmed, and nil when they are
+	// confirmed for the first time or again.
 	Report func(err error)
 }
 
@@ -78,17 +75,16 @@ func (c FeedConfig) withDefaults() FeedConfig {
 	return c
 }
 
-// Feed keeps copies of what all gateways share current, by two independent ways:
+// Feed keeps local copies of what all gateways share current, in two independent ways.
 //
-// Messages say at once that something has changed. They are hints only, because
-// they get lost whenever a connection does, without a trace. So every new
-// subscription is a gap: whatever could have been missed is read again.
+// Messages tell at once that something has changed. They are hints only, because a message is lost
+// without a trace when a connection is lost. So after every new subscription, the Feed reads
+// everything again that it may have missed.
 //
-// A question for the revision, twice a second, says whether the copies are
-// current. If it is another than theirs, by whatever way, they are read again; if
-// Redis may have forgotten something they are read in full, and give back what is
-// missing. Decisions rest on the instant of the last question that was answered
-// well, [Feed.Confirmed], and so on no message at all.
+// Twice a second, the Feed reads the revision. If it differs from that of the copies, the Feed reads
+// them again; if Redis may have lost data, the followers read everything and write back what is
+// missing. Decisions depend on the instant of the last successful read of the revision,
+// [Feed.Confirmed], and so on no message.
 //
 // All methods are safe for concurrent use.
 type Feed struct {
