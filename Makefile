@@ -45,6 +45,12 @@ cuts-full: ## The same with all tests of integration, in every mode, as bench/re
 integration: ## Run the tests; those that miss Redis or Docker fail.
 	SNOWGATE_TEST_REQUIRE=1 go test -count=1 ./...
 
+.PHONY: plain-conn
+plain-conn: ## Test the build that does not rely on how net/http reads (-tags snowgate_plainconn).
+	GOFLAGS=-tags=snowgate_plainconn go vet ./internal/clientconn ./gateway
+	GOFLAGS=-tags=snowgate_plainconn go test -count=1 ./internal/clientconn ./gateway ./middleware
+	GOFLAGS=-tags=snowgate_plainconn go test -count=1 ./integration -run '^TestSmoke|^TestUpstream|^TestSecurityFraming|^TestShutdown'
+
 .PHONY: standard
 standard: ## Run the integration tests with net/http's transport instead of ours (SNOWGATE_TRANSPORT=standard).
 	SNOWGATE_TEST_TRANSPORT=standard go test -count=1 ./integration ./integration/conformance

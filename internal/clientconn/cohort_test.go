@@ -37,6 +37,7 @@ func (c noted) Read([]byte) (int, error) {
 // A body is read without ado. A busy machine may cut a turn of the scheduler short, but not
 // every time.
 func TestAnswersBeforeTheNextRequests(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const conns, attempts = 10, 20
 	for name, idle := range map[string]bool{"next requests": true, "bodies": false} {

@@ -233,6 +233,7 @@ func readByte(c net.Conn) error {
 
 // A write that the armed deadline stops in the middle goes on with the rest.
 func TestWriteGoesOnWithTheRest(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
@@ -260,6 +261,7 @@ func TestWriteGoesOnWithTheRest(t *testing.T) {
 
 // How much a deadline that fires is off must not grow with those that did not.
 func TestMovingDeadlinesIsFree(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
 		go func() { _, _ = io.Copy(peer, peer) }()
@@ -299,6 +301,7 @@ func glance(t *testing.T, conn *clientconn.Conn) {
 
 // The client is not looked for before the handler has run for a while.
 func TestClientIsLookedForLate(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
 		ctx := background(t, conn)
@@ -325,6 +328,7 @@ func TestClientIsLookedForLate(t *testing.T) {
 
 // Only the first read of a byte is the server's.
 func TestOneReadReturnsNothing(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		conn, _, peer := pipe(t)
 		background(t, conn)
@@ -339,6 +343,7 @@ func TestOneReadReturnsNothing(t *testing.T) {
 // What the look finds, or does not find, is there for the next read, and deadlines are
 // what they were.
 func TestLookLosesNothing(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	for _, sent := range []time.Duration{0, clientconn.Glance / 4, clientconn.Glance * 2, clientconn.Glance * 4} {
 		for _, asked := range []time.Duration{clientconn.Glance / 8, clientconn.Glance * 3} {
 			synctest.Test(t, func(t *testing.T) {
@@ -368,6 +373,7 @@ func TestLookLosesNothing(t *testing.T) {
 // Requests that came together are served without a read between them. One look goes on for
 // all of them.
 func TestOneLookAtATime(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		conn, inner, peer := pipe(t)
 		background(t, conn)
@@ -394,6 +400,7 @@ func TestOneLookAtATime(t *testing.T) {
 
 // A deadline that is set while the client is looked for is one of the look, too.
 func TestDeadlineOfALook(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		conn, _, _ := pipe(t)
 		ctx := background(t, conn)
@@ -412,6 +419,7 @@ func TestDeadlineOfALook(t *testing.T) {
 // answered yet, and a look goes on for a request before, the look is interrupted as well. The client
 // has not gone.
 func TestInterruptionOfALook(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		conn, _, peer := pipe(t)
 		ctx := background(t, conn)
@@ -432,6 +440,7 @@ func TestInterruptionOfALook(t *testing.T) {
 
 // A closed connection is not looked at, and its context ends.
 func TestCloseEndsTheContext(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	for _, after := range []time.Duration{0, clientconn.Glance * 2} {
 		synctest.Test(t, func(t *testing.T) {
 			conn, inner, _ := pipe(t)
@@ -453,6 +462,7 @@ func TestCloseEndsTheContext(t *testing.T) {
 
 // Many wait, and each of them for as long as the only one.
 func TestEachWaitsForItself(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		var waiters clientconn.Waiters
 		var all sync.WaitGroup

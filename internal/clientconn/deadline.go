@@ -23,6 +23,9 @@ type deadline struct {
 // want notes the deadline. Only a call that it would be too late for is told. It needs mu.
 func (d *deadline) want(at instant) error {
 	d.wanted = at
+	if !knowsServer {
+		return d.arm()
+	}
 	if d.calls == 0 {
 		return nil
 	}

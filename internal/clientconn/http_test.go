@@ -81,6 +81,7 @@ func get(t *testing.T, server *httptest.Server) {
 // This is what the package is for. If it fails after an update of Go, net/http has
 // changed its ways: see the package comment.
 func TestRequestsCostOneReadOneWriteAndNoDeadline(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	cuttest.SkipUnlessWhole(t, "it counts reads")
 	server, l := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		control := http.NewResponseController(w)
@@ -322,6 +323,7 @@ func isTimeout(err error) bool {
 // the header, and the rest when it waits. If it fails after an update of Go, net/http does not pass
 // on a Read of 0 bytes as one any more; then forwarding must not read ahead.
 func TestWithoutWaiting(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	cuttest.SkipUnlessWhole(t, "it asks what has come with the head")
 	type reading struct {
 		ahead, rest string

@@ -265,7 +265,7 @@ func (c *Conn) handOver() bool {
 func ConnState(c net.Conn, state http.ConnState) {
 	if conn, ok := c.(*Conn); ok {
 		conn.read.mu.Lock()
-		conn.rester.soon, conn.rester.idle = state == http.StateIdle, false
+		conn.rester.soon, conn.rester.idle = knowsServer && state == http.StateIdle, false
 		conn.head.begin(state == http.StateNew || state == http.StateIdle)
 		conn.read.mu.Unlock()
 	}

@@ -168,6 +168,7 @@ const (
 )
 
 func TestConnectionRestsAndIsServedAgain(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, nil)
 	a := s.asker(t)
 	for i := range 5 {
@@ -183,6 +184,7 @@ func TestConnectionRestsAndIsServedAgain(t *testing.T) {
 
 // A body may be read into any memory, which says nothing of the server's buffer.
 func TestConnectionRestsAfterAnUpload(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 64<<10))
 		if err != nil {
@@ -200,6 +202,7 @@ func TestConnectionRestsAfterAnUpload(t *testing.T) {
 // What has begun, or is not of the kind, does not rest, however long nothing more comes.
 // While each of them is silent, another connection has gone to rest ten times.
 func TestWhatDoesNotRest(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	const preface = http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // and no settings
 	for name, test := range map[string]struct {
 		first, answer string
@@ -286,6 +289,7 @@ func TestRestEndsWithTheIdleTimeout(t *testing.T) {
 
 // A client that goes takes its connection out of the rest.
 func TestClientLeavesARestingConnection(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, nil)
 	a := s.rested(t)
 	_ = a.Close()
@@ -311,6 +315,7 @@ func (s *restful) isEmpty(t *testing.T) {
 // Retire gives everything back to the server, which answers what is asked then. Nothing
 // rests afterwards.
 func TestRetire(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, nil)
 	var askers [20]*asker
 	for i := range askers {
@@ -336,6 +341,7 @@ func TestRetire(t *testing.T) {
 
 // Close closes what rests, and leaves nobody waiting.
 func TestCloseOfRest(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, nil)
 	a := s.rested(t)
 	_ = s.Close()
@@ -347,6 +353,7 @@ func TestCloseOfRest(t *testing.T) {
 // Requests come at all instants around the one at which a connection goes to rest. Each
 // is answered, while some clients go, and at the end everything retires.
 func TestRequestsAroundTheRest(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, 2*time.Millisecond, nil)
 	var asking sync.WaitGroup
 	for n := range 8 {

@@ -16,6 +16,7 @@ import (
 // connection over do with one, while its peer sends. Every byte must come, once and in
 // order, and the context must end with the peer and not before.
 func TestStreamIsWhole(t *testing.T) {
+	clientconn.NeedsHabits(t)
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

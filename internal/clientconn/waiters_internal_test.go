@@ -9,6 +9,7 @@ import (
 
 // Nobody waits on a server on which nothing happens, and its timer rests.
 func TestWaitersAreLetGo(t *testing.T) {
+	NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
 		var w Waiters
 		for i := range 10 {

@@ -102,7 +102,7 @@ type Connection struct {
 
 // Input is a connection that can be read without waiting for what has not come yet.
 type Input interface {
-	// WithoutWaiting calls read. A Read of the connection meanwhile returns 0 and nil instead of
+	// WithoutWaiting calls read, or does nothing. A Read of the connection meanwhile returns 0 and nil instead of
 	// waiting, so that only what was read ahead can be read.
 	WithoutWaiting(read func())
 }

@@ -1,0 +1,7 @@
+//go:build snowgate_plainconn
+
+package clientconn
+
+// knowsServer is false in a build with the tag snowgate_plainconn: a Conn passes deadlines and reads on
+// at once, and no connection is parked.
+const knowsServer = false
