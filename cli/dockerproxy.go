@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/internal/panics"
 	"snowgate/proxy/docker/readonly"
 )
 
@@ -90,24 +88,5 @@ func serveDockerProxy(ctx context.Context, listener net.Listener, proxy http.Han
 		// "OPTIONS *" is refused like everything else.
 		DisableGeneralOptionsHandler: true,
 	}
-	served := make(chan error, 1)
-	go func() {
-		defer panics.Catch(panics.Gateway, func(err error) { served <- err })
-		served <- server.Serve(listener)
-	}()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	cut()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), dockerProxyGrace)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		_ = server.Close()
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serveUntil(ctx, server, listener, dockerProxyGrace, cut)
 }

@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
 
 	"snowgate/internal/echo"
-	"snowgate/internal/panics"
 )
 
 // echoGrace is how long the demo upstream lets running requests finish.
@@ -52,28 +50,11 @@ type echoServer struct {
 // it drains, then lets running requests finish for a moment and cuts what is left.
 func (e *echoServer) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: e.draining.Wrap(e.handler()), ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
-	go func() {
-		defer panics.Catch(panics.Gateway, func(err error) { served <- err })
-		served <- server.Serve(listener)
-	}()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	e.health.Set(false)
-	e.draining.Begin()
-	<-time.After(e.drain)
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), echoGrace)
-	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		_ = server.Close()
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serveUntil(ctx, server, listener, echoGrace, func() {
+		e.health.Set(false)
+		e.draining.Begin()
+		<-time.After(e.drain)
+	})
 }
 
 func (e *echoServer) handler() http.Handler {
