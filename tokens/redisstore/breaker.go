@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,15 +17,17 @@ const (
 	// breakAfter is how many commands in a row must fail to reach the server. Few are enough: opening by
 	// mistake costs one PING.
 	breakAfter = 2
-	// probePause is the time between two probes of a server that is down, and so about the time in
-	// which the breaker notices that the server is back.
-	probePause = 50 * time.Millisecond
+	// probePause is the time between the first two probes of a server that is down. Each pause after
+	// that is half as long again, up to probePauseMost, so that the breaker notices within that time
+	// that the server is back. With go-redis's retry and the subscription, a gateway then makes about
+	// seven connections a second; at the first pause it would be eighty.
+	probePause     = 50 * time.Millisecond
+	probePauseMost = 500 * time.Millisecond
 	// probePauseAuth is the time between two probes of a server that refuses our password. It is
 	// longer, because somebody has to change the password, and the probes must not look like an attack.
 	probePauseAuth = 500 * time.Millisecond
-	// reloadEvery is after how many probes of a node that is down a cluster is asked again who
-	// holds its slots: four times a second, in which go-redis joins requests of several nodes.
-	reloadEvery = 5
+	// reloadEvery is how often, while a node is down, its cluster is asked who holds the slots.
+	reloadEvery = 250 * time.Millisecond
 )
 
 // breaker refuses commands at once while its server cannot be reached. It opens when a few commands in
@@ -115,10 +118,7 @@ func (b *breaker) count(kind string, took time.Duration) {
 
 // probe asks the server until it answers, then closes the breaker.
 func (b *breaker) probe(ctx context.Context) {
-	for turn := 0; ; turn++ {
-		if b.reload != nil && turn%reloadEvery == 0 {
-			b.reload(ctx) // a replica may have been promoted
-		}
+	for pause := probePause; ; pause = min(pause*3/2, probePauseMost) {
 		kind := Kind(b.ping(ctx))
 		if !unreachable(kind) && ctx.Err() == nil {
 			b.failures.Store(0)
@@ -126,14 +126,32 @@ func (b *breaker) probe(ctx context.Context) {
 			return
 		}
 		b.open.Store(&openError{kind})
-		pause := probePause
 		if kind == KindAuth {
 			pause = probePauseAuth
 		}
-		if deadline.Sleep(ctx, pause) != nil {
+		if !b.rest(ctx, pause) {
 			return
 		}
 	}
+}
+
+// rest waits for d, less up to a third of it that chance chooses, so that gateways which lost a server
+// together do not come back together. Meanwhile it asks the cluster, if there is one, whether a replica
+// was promoted. It reports whether ctx goes on.
+func (b *breaker) rest(ctx context.Context, d time.Duration) bool {
+	d -= rand.N(d/3 + 1) //nolint:gosec // no secret
+	for d > 0 {
+		step := d
+		if b.reload != nil {
+			b.reload(ctx)
+			step = min(d, reloadEvery)
+		}
+		if deadline.Sleep(ctx, step) != nil {
+			return false
+		}
+		d -= step
+	}
+	return true
 }
 
 // probes owns the goroutines that probe.

@@ -183,7 +183,7 @@ func (f *Feed) rest(ctx context.Context, d time.Duration) {
 // check asks for the revision and makes the followers hold it.
 func (f *Feed) check(ctx context.Context) error {
 	gaps, asked := f.gaps.Load(), time.Now()
-	now, err := f.store.version(asProbe(ctx))
+	now, err := f.store.version(ctx)
 	if err != nil {
 		return err
 	}

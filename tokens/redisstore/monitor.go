@@ -106,7 +106,7 @@ func (m *Monitor) Run(ctx context.Context) {
 func (m *Monitor) probe(ctx context.Context) {
 	before := m.Health()
 	now := before
-	now.Err = m.ask(asProbe(ctx), &now)
+	now.Err = m.ask(ctx, &now)
 	if ctx.Err() != nil {
 		return
 	}
@@ -118,7 +118,7 @@ func (m *Monitor) probe(ctx context.Context) {
 		now.Since = m.cfg.Now()
 	}
 	if now.Reachable && changed {
-		now.EvictionPolicy = m.evictionPolicy(asProbe(ctx))
+		now.EvictionPolicy = m.evictionPolicy(ctx)
 	}
 	m.health.Store(&now)
 	if m.cfg.OnProbe != nil {

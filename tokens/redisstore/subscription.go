@@ -200,7 +200,7 @@ func (s *subscription) watch(ctx context.Context) error {
 // beat sends the current beat, once more if it was sent before. That it could
 // not be sent shows when it does not come back.
 func (s *subscription) beat(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(asProbe(ctx), s.feed.store.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.feed.store.timeout)
 	defer cancel()
 	payload := strconv.FormatUint(s.sent, 10)
 	if s.cluster && s.sent%echoEvery != 0 {
