@@ -12,28 +12,27 @@ import (
 	"snowgate/internal/nonblock"
 )
 
-// patientListener is a listener that takes all connections that wait before it
-// is closed. The kernel completes handshakes before a connection is accepted, and
-// closing the socket resets those that wait; their clients have sent requests
-// already. The connections are those of clients: see [clientconn].
-type patientListener struct {
+// drainingListener is a listener that hands out every waiting connection before it closes. The kernel
+// completes handshakes before Accept is called, and a plain Close resets these connections, though their
+// clients may have sent requests already.
+type drainingListener struct {
 	*net.TCPListener
-	rest    *clientconn.Rest // where they are while nothing is asked on them
+	rest    *clientconn.Rest // parks idle connections
 	retired atomic.Bool
 	taken   bool          // last has been filled; used by Accept only
 	last    []net.Conn    // connections that waited when the listener retired
 	empty   chan struct{} // closed when all of them were handed out
 }
 
-func newPatientListener(inner *net.TCPListener) *patientListener {
-	return &patientListener{
+func newDrainingListener(inner *net.TCPListener) *drainingListener {
+	return &drainingListener{
 		TCPListener: inner, rest: clientconn.NewRest(inner.Addr(), idleTimeout, restAfter), empty: make(chan struct{}),
 	}
 }
 
-// Accept returns the next connection. After Retire it returns those that waited
-// then, and at last net.ErrClosed. It must not be called concurrently.
-func (l *patientListener) Accept() (net.Conn, error) {
+// Accept returns the next connection. After Retire it returns the connections that waited at that moment,
+// and then net.ErrClosed. Only one goroutine may call it.
+func (l *drainingListener) Accept() (net.Conn, error) {
 	if !l.retired.Load() {
 		conn, err := l.TCPListener.Accept()
 		if err == nil {
@@ -59,14 +58,14 @@ func (l *patientListener) Accept() (net.Conn, error) {
 }
 
 // wrap makes the connection of a client cheap.
-func (l *patientListener) wrap(conn net.Conn) net.Conn {
+func (l *drainingListener) wrap(conn net.Conn) net.Conn {
 	return l.rest.Wrap(nonblock.Wrap(conn))
 }
 
-// Retire ends the listening; it returns when Accept has handed out every
-// connection that waited, and the rest every one that rested, the latter by the end of
-// ctx. It must be called once, while somebody calls Accept of both.
-func (l *patientListener) Retire(ctx context.Context) {
+// Retire stops listening. It returns when Accept has handed out every waiting connection and every
+// parked one. It waits for the parked ones until ctx ends. Call it once, while the server serves both
+// listeners.
+func (l *drainingListener) Retire(ctx context.Context) {
 	l.retired.Store(true)
 	if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // wakes up Accept
 		return // closed already

@@ -29,7 +29,7 @@ func TestRetireTakesWhatWaits(t *testing.T) {
 		}
 		clients = append(clients, conn)
 	}
-	l := newPatientListener(inner)
+	l := newDrainingListener(inner)
 	served := make(chan int, 1)
 	go func() {
 		n := 0

@@ -17,26 +17,24 @@ import (
 // Limits of both listeners.
 const (
 	readHeaderTimeout = 10 * time.Second
-	// readTimeout is for the body of a request that nobody reads, which net/http
-	// swallows before it sends the refusal. Endpoints with a body and the proxy
-	// set deadlines of their own.
+	// readTimeout limits how long net/http reads the rest of a body that no handler has read.
+	// Endpoints with a body and the proxy set deadlines of their own.
 	readTimeout = 10 * time.Second
-	// writeTimeout is for answers that the gateway makes itself, to clients that do
-	// not take them. The proxy sets deadlines of its own.
+	// writeTimeout limits how long a client may take to read a response of the gateway itself. The
+	// proxy sets deadlines of its own.
 	writeTimeout = 60 * time.Second
 	idleTimeout  = 2 * time.Minute
-	// restAfter is how long nothing is asked on a connection before it costs next to
-	// nothing.
+	// restAfter is how long a connection is idle before it is parked.
 	restAfter = 5 * time.Second
 	// headerBytes is where a header block gets 431. net/http adds 4 KiB of slack
 	// to what it is told.
 	headerBytes = 32<<10 - 4<<10
 )
 
-// Serve answers requests until ctx ends, and then leaves as the contract says:
-// not ready at once; still accepting while it drains, with every answer closing
-// its connection; then finishing what runs; and cutting what runs too long.
-// admin may be nil. It closes the listeners.
+// Serve serves requests until ctx ends, and then shuts down. The gateway is not ready at once. It still
+// accepts requests for the drain time, and each response closes its connection. Then it closes the
+// listeners, lets running requests finish, and cuts those that take longer than the shutdown timeout.
+// admin may be nil.
 func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) error {
 	defer g.close()
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -45,7 +43,7 @@ func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) err
 	// Streams end when the context of their request does.
 	streams, cutStreams := context.WithCancelCause(work)
 	defer cutStreams(nil)
-	patient := newPatientListener(public)
+	draining := newDrainingListener(public)
 	publicServer := g.newServer(streams, "public", g.publicHandler(g.endpoints.forwarder))
 	g.speak(publicServer)
 	adminServer := g.newServer(work, "admin", g.adminHandler())
@@ -53,9 +51,9 @@ func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) err
 	g.cfg.File = g.cfg.File.Spent() // what is in force of it is elsewhere, and what lives in memory costs time with every collection
 	failed := make(chan error, 4)
 	fall := func(err error) { failed <- err } // there is no gateway without a listener
-	go func() { defer panics.Catch(panics.Gateway, fall); failed <- g.servePublic(publicServer, patient) }()
+	go func() { defer panics.Catch(panics.Gateway, fall); failed <- g.servePublic(publicServer, draining) }()
 	if g.certificate == nil { // with TLS, none goes to rest
-		go func() { defer panics.Catch(panics.Gateway, fall); failed <- publicServer.Serve(patient.rest) }()
+		go func() { defer panics.Catch(panics.Gateway, fall); failed <- publicServer.Serve(draining.rest) }()
 	}
 	if admin != nil {
 		go func() { defer panics.Catch(panics.Gateway, fall); failed <- adminServer.Serve(admin) }()
@@ -64,7 +62,7 @@ func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) err
 	go func() {
 		defer close(done)
 		defer panics.Catch(panics.Gateway, fall)
-		if err := g.background(work, portOf(public), patient.rest.Count); err != nil {
+		if err := g.background(work, portOf(public), draining.rest.Count); err != nil {
 			failed <- err
 		}
 	}()
@@ -72,7 +70,7 @@ func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) err
 	var err error
 	select {
 	case <-ctx.Done():
-		g.leave(patient, publicServer, cutStreams)
+		g.leave(draining, publicServer, cutStreams)
 	case err = <-failed: // whatever it is, there is no gateway without it
 		g.log.Error().Err(err).Msg("the gateway cannot go on")
 	}
@@ -133,7 +131,7 @@ func (g *Gateway) announce(public, admin *net.TCPListener) {
 }
 
 // leave is the shutdown, up to the last answer. Its times count from now.
-func (g *Gateway) leave(public *patientListener, server *http.Server, cutStreams context.CancelCauseFunc) {
+func (g *Gateway) leave(public *drainingListener, server *http.Server, cutStreams context.CancelCauseFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
 	defer cancel()
 	g.log.Info().Dur("drain", g.cfg.Drain).Dur("timeout", g.cfg.ShutdownTimeout).Msg("snowgate stops: it still accepts requests")
@@ -154,7 +152,7 @@ func (g *Gateway) leave(public *patientListener, server *http.Server, cutStreams
 // answered everything.
 const settleTime = 300 * time.Millisecond
 
-// settle waits until no request runs and none comes out of the connections that
+// settle waits until no request runs and none arrives on the connections that
 // were accepted last. http.Server.Shutdown would not do: it drops a request that
 // has been sent but not parsed yet, and does not wait for WebSockets.
 func (g *Gateway) settle(ctx context.Context) error {

@@ -1,16 +1,14 @@
-// Package middleware holds what a request passes before it reaches an endpoint
-// or a service: one concern, one file.
+// Package middleware wraps the handlers of the gateway. Each file holds one middleware with one concern.
 //
 // The order matters. From the outside in:
 //
-//	Observe      makes the exchange, and logs and counts how it ended
+//	Observe      makes the exchange, and logs and counts its response
 //	Recover      turns a panic into a 500
-//	Drain        counts what runs; says goodbye while the gateway shuts down
-//	Framing      closes connections whose framing could be read in two ways
-//	Canonical    refuses targets that could be read in two ways
-//	             (here the gateway's own paths part from the routes)
-//	Authenticate judges the bearer token
+//	Drain        counts running requests, and closes connections during the shutdown
+//	Framing      closes connections whose framing is ambiguous
+//	Canonical    refuses ambiguous targets
+//	             (the gateway's own endpoints branch off here)
+//	Authenticate validates the bearer token
 //
-// Every one hangs on [Observe]: without it the others work on an exchange that
-// nobody reads.
+// All of them need [Observe] outside of them: it makes the exchange that they fill in.
 package middleware

@@ -1,29 +1,24 @@
 // Package clientconn makes the connections of clients cheap for [net/http.Server].
 //
-// The server moves the deadlines of a connection about eight times for every request.
-// On a socket each of these moves changes a timer. Nearly none has an effect: the next one
-// comes long before the deadline. A [Conn] notes what is wanted, and leaves the
-// deadline that the socket has, as long as that is not too late. If it turns out to be too
-// early, the read or write that failed is continued with the deadline that is wanted
-// by then.
+// The server sets the deadlines of a connection about eight times per request. On a socket each of these
+// calls changes a timer, and nearly none of the timers fires. A [Conn] records the new deadline and leaves
+// the socket's own as long as that is not later. When the socket's deadline fires too early, the Conn
+// repeats the read or write with the recorded one.
 //
-// And while a handler runs, another goroutine of the server reads one byte in the
-// background, to notice that the client has gone, and is interrupted when the handler
-// returns: two changes of goroutines and back, for nothing in nearly all requests. A Conn
-// whose server has [ConnContext] answers this read at once, with nothing, and begins to
-// look by itself when the handler has run for a while: see [Glance]. If the client has gone,
-// it ends the context that it gave to the connection.
+// While a handler runs, the server reads one byte in another goroutine, to notice that the client has
+// gone, and interrupts this read when the handler returns. A Conn whose server has [ConnContext] returns
+// from this background read at once, with no bytes. It reads by itself after the handler has run for a
+// while, see [Glance], and cancels the connection's context if the client has gone.
 //
 // This relies on habits of net/http that no document promises. For each of them a test with Habit in its
 // name fails on a Go release that changes it. A build with the tag snowgate_plainconn relies on none of
 // them: a Conn then passes every deadline on, leaves the background read to the server, and is never
 // taken away from it. It is slower and gives the same responses.
 //
-// A connection on which nothing is asked takes the server about 20 KiB: two buffers, and
-// the stack of a goroutine that has been through a handler. [Rest] takes such connections
-// away from the server, and gives them back with the next request.
+// An idle connection costs the server about 20 KiB: two buffers and the stack of a goroutine. [Rest] parks
+// idle connections outside the server and returns them with the next request.
 //
-// A head with hundreds of lines is given to the server as one that is too large, see [ConnState].
+// A head of more than 500 lines reaches the server as one that is too large, see [ConnState].
 package clientconn
 
 import (

@@ -12,21 +12,18 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Rest keeps connections of a server on which nothing has been asked for a while. The
-// server believes that their clients have closed them, and forgets all it had for them.
-// Rest is also a [net.Listener], which the server has to serve, too: Accept returns a
-// connection when something comes on it again.
+// Rest parks the idle connections of a server. The server is told that the client has closed the
+// connection, and frees its buffers and goroutine. Rest is also a [net.Listener], which the server must
+// serve beside its own: Accept returns a parked connection when bytes arrive on it.
 //
-// A connection goes to rest only if it speaks HTTP/1.1 without TLS, its server waits for
-// a request, and no byte of one has come. The server must have [ConnContext] and
-// [ConnState]. What ends the wait is what would have ended the server's: the client goes, or
-// the idle timeout of the server passes, which goes on counting.
+// Rest parks a connection only if it speaks HTTP/1.1 without TLS, and its server waits for a request of
+// which no byte has arrived. The server must have [ConnContext] and [ConnState]. A parked connection
+// closes when its client does, or when the idle timeout of the server has passed since the last response.
 //
-// For that, one has to know how net/http waits. When it has said that a connection is idle, it
-// sets the read deadline, and sets it again when a request has begun, which it may have read
-// together with the one before. It has a buffer of 4 KiB per connection, and when it waits it
-// offers all of that to Read, unless there is something left in it. If it has a larger one,
-// no connection goes to rest.
+// Rest knows how net/http waits. The server reports StateIdle, sets the read deadline, and reads into all
+// of its 4 KiB buffer. If a part of the next request is in that buffer already, the server sets the
+// deadline a second time, or offers less than the buffer to Read. If the buffer is larger, Rest parks
+// nothing. The tests named TestHabit hold net/http to this.
 //
 // It is safe for concurrent use.
 type Rest struct {

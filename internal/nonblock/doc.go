@@ -1,18 +1,15 @@
-// Package nonblock reads and writes sockets that do not block, without telling the
-// scheduler.
+// Package nonblock reads and writes non-blocking sockets without telling Go's scheduler.
 //
-// Before a system call Go's runtime notes that it may last, and whoever watches over the
-// goroutines gives the processor to another thread if it lasts for 20 µs. A write to a socket
-// takes about as long: the kernel delivers what is sent over loopback or a bridge to
-// its receiver on the way. Where Go has one processor, as in a container that may use
-// one, requests then change threads all the time, which costs more than it gives,
-// and those who come back find their place taken. A call that never waits needs
-// no such care, as long as little is written at once.
+// Around a system call the runtime marks the goroutine as possibly blocked. If the call lasts 20 µs, the
+// runtime gives the processor to another thread. A write to a socket takes about that long, because over
+// loopback or a bridge the kernel delivers the bytes within the call. With one processor, as in a small
+// container, requests then change threads all the time. Calls that never block and move at most [Most]
+// bytes need no such care.
 //
-// It makes no difference to what is read or written. Where it cannot be done, or a race
-// detector wants to know of each call, the calls are those of package syscall.
+// The bytes read and written, and the errors, are the same as those of package syscall. On other systems
+// than Linux, on 386 and under a sanitizer, the calls are those of package syscall.
 package nonblock
 
-// Most is how many bytes are read or written without telling the scheduler; more take
-// a time that it should know of.
+// Most is how many bytes are read or written without telling the scheduler. Larger calls take so long
+// that the scheduler should know of them.
 const Most = 16 << 10
