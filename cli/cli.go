@@ -60,6 +60,7 @@ func commands() []command {
 		{"client enable", "ID", "let a disabled client get tokens again", runClientEnable},
 		{"client delete", "ID", "delete a client of the registry; its live tokens stop", runClientDelete},
 		{"revoke", "-token ID | -client ID | …", "revoke one token, or many at a stroke", runRevoke},
+		{"routes", "[-rejected]", "list the routes of a running gateway, and what is left out and why", runRoutes},
 		{"key rotate", "[-reason TEXT]", "start a new tag key", runKeyRotate},
 		{"key list", "", "tell when the tag keys start", runKeyList},
 		{"ids free", "-worker N | -unused [-for 24h]", "free worker numbers that addresses keep (WORKER_ID=registry)", runIDsFree},
