@@ -189,6 +189,10 @@ compose-again: ## Start and stop the example again and again, UPS (0) times with
 compose-again-full: ## The same with ten starts, as bench/results/compose.md; takes three minutes.
 	REPORT=bench/results/compose.md .ci/compose-again 10
 
+.PHONY: first-service
+first-service: ## Do what docs/get-started/first-service.md says, block by block; needs the images that compose-smoke builds.
+	.ci/first-service
+
 .PHONY: engine-test
 engine-test: ## Try discovery and scaling with the Docker engine; needs the images that compose-smoke builds.
 	SNOWGATE_TEST_ENGINE=1 go test -count=1 -v -timeout 5m ./integration/engine
