@@ -601,14 +601,14 @@ func holdTable(t *testing.T, clock string) {
 }
 
 // stepTable returns the rows of the table in docs/reference/ids.md for a clock: the first column of its head is
-// `ID_CLOCK=` and the clock.
+// `SNOWGATE_ID_CLOCK=` and the clock.
 func stepTable(t *testing.T, clock string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/reference/ids.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(text), "| `ID_CLOCK="+clock+"` | 2 ms | 100 ms | 3 s | 1 h |\n")
+	_, rest, found := strings.Cut(string(text), "| `SNOWGATE_ID_CLOCK="+clock+"` | 2 ms | 100 ms | 3 s | 1 h |\n")
 	if !found {
 		t.Fatalf("docs/reference/ids.md has no table of steps for the clock %s", clock)
 	}
