@@ -15,15 +15,15 @@ import (
 // that it sees all that passes. Everything but Interim responses belongs to the goroutine that serves
 // the request.
 type clientResponse struct {
-	forwarder *Forwarder
-	writer    http.ResponseWriter
-	control   http.ResponseController // of writer
-	in        *http.Request           // from the client
-	exchange  *exchange.Exchange
-	body      *clientBody // of in; nil: it has none
-	lifetime  *lifetime
-	watch     *tokenWatch
-	interims  interims
+	common   *forwarding
+	writer   http.ResponseWriter
+	control  http.ResponseController // of writer
+	in       *http.Request           // from the client
+	exchange *exchange.Exchange
+	body     *clientBody // of in; nil: it has none
+	lifetime *lifetime
+	watch    *tokenWatch
+	interims interims
 
 	failing  bool      // the response says that there is none of the service
 	flushed  bool      // nothing waits to be sent
@@ -78,7 +78,7 @@ func (c *clientResponse) FlushError() error {
 		c.allowWrite()
 	}
 	c.allowed = false
-	c.forwarder.answering.Gather()
+	c.common.answering.Gather()
 	err := c.control.Flush()
 	c.flushed = err == nil
 	if c.in.ProtoMajor == 2 {
@@ -93,11 +93,11 @@ func (c *clientResponse) FlushError() error {
 // given up gets none, except for a response that says so.
 func (c *clientResponse) allowWrite() {
 	now := time.Now()
-	if now.Sub(c.writable) < c.forwarder.clientIdle/16 && !c.failing {
+	if now.Sub(c.writable) < c.common.clientIdle/16 && !c.failing {
 		return
 	}
 	c.writable = now
-	_ = c.control.SetWriteDeadline(now.Add(c.forwarder.clientIdle))
+	_ = c.control.SetWriteDeadline(now.Add(c.common.clientIdle))
 	// After the deadline was set: whoever gives the round trip up later moves it.
 	if !c.failing && c.lifetime.givenUp() != nil {
 		_ = c.control.SetWriteDeadline(past)
@@ -198,7 +198,7 @@ func (c *clientResponse) leaveCause(status int, err error) {
 		return
 	}
 	if reason := c.watch.cutBy(); reason != nil {
-		c.exchange.Cause = c.forwarder.refusal(reason)
+		c.exchange.Cause = c.common.refusal(reason)
 		return
 	}
 	c.exchange.Cause = problem.New(status, "", err)

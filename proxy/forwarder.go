@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
-	"snowgate/internal/cohort"
 	"snowgate/problem"
 	"snowgate/request/exchange"
 )
@@ -47,27 +45,22 @@ type Options struct {
 // answer under way breaks off, and a WebSocket is closed with a close frame of
 // status 1008.
 type Forwarder struct {
-	clientIdle time.Duration
-	watch      Watch
-	rates      RateLimiter // nil: none are applied
-	challenge  problem.Challenge
-	buffers    *buffers
-	timers     *exchangeTimers
-	roundTrips sync.Pool     // that nobody else knows of any more
-	asking     cohort.Cohort // who is about to write to a service
-	answering  cohort.Cohort // who is about to write to a client
+	common forwarding
+	rates  RateLimiter // nil: none are applied
 }
 
 // NewForwarder returns a Forwarder. The connections to services belong to the
 // [Router].
 func NewForwarder(o Options) *Forwarder {
 	return &Forwarder{
-		clientIdle: cmp.Or(o.ClientIdle, DefaultClientIdle),
-		watch:      o.Watch,
-		rates:      o.Rates,
-		challenge:  o.Challenge,
-		buffers:    newBuffers(),
-		timers:     new(exchangeTimers),
+		rates: o.Rates,
+		common: forwarding{
+			clientIdle: cmp.Or(o.ClientIdle, DefaultClientIdle),
+			watch:      o.Watch,
+			challenge:  o.Challenge,
+			buffers:    newBuffers(),
+			timers:     new(exchangeTimers),
+		},
 	}
 }
 
@@ -97,7 +90,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // enter forwards r unless its route has been asked too often, or too many of its
 // requests are in flight.
 func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *entry) {
-	if err := f.allow(r, x, route); err != nil {
+	if err := allow(f.rates, r, x, route); err != nil {
 		problem.Write(w, r, err)
 		return
 	}
@@ -106,5 +99,5 @@ func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Ex
 		return
 	}
 	defer route.balancer.Leave()
-	f.start(w, r, x, route).serve()
+	f.common.start(w, r, x, route).serve()
 }

@@ -20,20 +20,20 @@ type RateLimiter interface {
 // nothing with the keys of clients.
 const keyPrefix = "route:"
 
-// allow counts r against the rates of its route. The client's own comes first: who
+// allow counts r by rates, which may be nil, against the rates of its route. The client's own comes first: who
 // exceeds it uses nothing of what is there for all.
-func (f *Forwarder) allow(r *http.Request, x *exchange.Exchange, route *entry) error {
-	if f.rates == nil {
+func allow(rates RateLimiter, r *http.Request, x *exchange.Exchange, route *entry) error {
+	if rates == nil {
 		return nil
 	}
 	if !route.ClientRate.IsZero() && !x.Token.IsZero() {
-		d := f.rates.Allow(r.Context(), keyPrefix+route.name+":"+x.Token.Client, route.ClientRate)
+		d := rates.Allow(r.Context(), keyPrefix+route.name+":"+x.Token.Client, route.ClientRate)
 		if !d.Allowed {
 			return &limit.ExceededError{Kind: limit.RouteClientRate, Decision: d}
 		}
 	}
 	if !route.Rate.IsZero() {
-		d := f.rates.Allow(r.Context(), keyPrefix+route.name, route.Rate)
+		d := rates.Allow(r.Context(), keyPrefix+route.name, route.Rate)
 		if !d.Allowed {
 			return &limit.ExceededError{Kind: limit.RouteRate, Decision: d}
 		}

@@ -35,8 +35,8 @@ func (t *roundTrip) accept(a *transport.Response) error {
 // of the body is none. A response that breaks off later breaks the connection off, by panicking with
 // [http.ErrAbortHandler]; the reason is in the exchange.
 func (c *clientResponse) pass(a *transport.Response, policy *route.Policy) error {
-	buffer := c.forwarder.buffers.Get()
-	defer c.forwarder.buffers.Put(buffer)
+	buffer := c.common.buffers.Get()
+	defer c.common.buffers.Put(buffer)
 	begun := piece{}
 	if a.Body.Ready() {
 		begun.read(a.Body, buffer[:])

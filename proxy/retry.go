@@ -65,7 +65,7 @@ func (t *roundTrip) try(one upstream.Pick) (transport.Response, error) {
 	t.tries.chosen = one
 	*a = transport.Attempt{
 		To: &one.Target.Destination, Request: &t.out.Request, Trailer: t.body, Others: one.Others,
-		Client: t.lifetime.client, Lifetime: &t.lifetime, Gather: &t.forwarder.asking,
+		Client: t.lifetime.client, Lifetime: &t.lifetime, Gather: &t.common.asking,
 		Repeats: transport.Repeats{Would: t.replayable(), May: !t.tries.resent && !one.Others && idempotent(t.in.Method)},
 	}
 	if !t.tries.begun {

@@ -32,11 +32,11 @@ func TestReuse(t *testing.T) {
 		"it has waited for a while": {func(r *roundTrip) { r.long() }, true},
 	} {
 		x := new(exchange.Exchange)
-		one := NewForwarder(Options{}).start(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), x, &entry{Policy: &route.Policy{Timeout: time.Minute}})
+		one := NewForwarder(Options{}).common.start(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), x, &entry{Policy: &route.Policy{Timeout: time.Minute}})
 		one.client.passed, one.tries.current.Reused = true, true
 		test.change(one)
 		one.finish()
-		if reused := one.forwarder == nil; reused != test.want {
+		if reused := one.common == nil; reused != test.want {
 			t.Errorf("%s: used again: %t, want %t", name, reused, test.want)
 		}
 		if x.Unshared != test.want {

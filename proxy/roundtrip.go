@@ -15,22 +15,22 @@ import (
 // the goroutine that serves the request, but for what its lifetime, token watch and client response
 // guard by locks of their own.
 type roundTrip struct {
-	forwarder *Forwarder
-	in        *http.Request // from the client
-	exchange  *exchange.Exchange
-	policy    *route.Policy
-	balancer  *upstream.Balancer
-	out       outgoing    // to the service
-	body      *clientBody // of in; nil: it has none
-	tries     tries
-	client    clientResponse
-	lifetime  lifetime
-	watch     tokenWatch
-	timer     *exchangeTimer
+	common   *forwarding
+	in       *http.Request // from the client
+	exchange *exchange.Exchange
+	policy   *route.Policy
+	balancer *upstream.Balancer
+	out      outgoing    // to the service
+	body     *clientBody // of in; nil: it has none
+	tries    tries
+	client   clientResponse
+	lifetime lifetime
+	watch    tokenWatch
+	timer    *exchangeTimer
 }
 
 // newRoundTrip returns one that is zero.
-func (f *Forwarder) newRoundTrip() *roundTrip {
+func (f *forwarding) newRoundTrip() *roundTrip {
 	if t, ok := f.roundTrips.Get().(*roundTrip); ok {
 		return t
 	}
@@ -38,18 +38,18 @@ func (f *Forwarder) newRoundTrip() *roundTrip {
 }
 
 // reuse gives the memory of t, which nobody knows of any more, to another round trip.
-func (f *Forwarder) reuse(t *roundTrip) {
+func (f *forwarding) reuse(t *roundTrip) {
 	*t = roundTrip{}
 	f.roundTrips.Put(t)
 }
 
 // start prepares the forwarding of r.
-func (f *Forwarder) start(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *entry) *roundTrip {
+func (f *forwarding) start(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *entry) *roundTrip {
 	t := f.newRoundTrip()
-	t.forwarder, t.in, t.exchange, t.policy, t.balancer = f, r, x, at.Policy, &at.balancer
+	t.common, t.in, t.exchange, t.policy, t.balancer = f, r, x, at.Policy, &at.balancer
 	t.lifetime.client = r.Context()
 	t.client = clientResponse{
-		forwarder: f, writer: w, control: *http.NewResponseController(w), in: r, exchange: x,
+		common: f, writer: w, control: *http.NewResponseController(w), in: r, exchange: x,
 		lifetime: &t.lifetime, watch: &t.watch,
 	}
 	t.watch.connect(f.watch, x, at.Policy, &t.lifetime, &t.client.control)
@@ -73,7 +73,7 @@ func (t *roundTrip) takeBody() {
 	if !hasBody || r.ContentLength == 0 {
 		return
 	}
-	t.body = newClientBody(r, t.forwarder.clientIdle, t.policy.MaxBody, t.timer, &t.client)
+	t.body = newClientBody(r, t.common.clientIdle, t.policy.MaxBody, t.timer, &t.client)
 	t.client.body, t.watch.body = t.body, t.body
 	if r.ProtoMajor == 1 {
 		// Else the server may swallow what is left of the body as soon as the response begins.
@@ -136,7 +136,7 @@ func (t *roundTrip) finish() {
 	t.body.finish(t.watch.broken())
 	t.timer.end()
 	if reason := t.watch.end(); reason != nil && t.exchange.Upgraded {
-		t.exchange.Cause = t.forwarder.refusal(reason)
+		t.exchange.Cause = t.common.refusal(reason)
 	}
 	t.tries.giveBack()
 	t.lifetime.end()
@@ -146,7 +146,7 @@ func (t *roundTrip) finish() {
 	t.out.giveBack()
 	if t.isUnshared() {
 		t.exchange.Unshared = true
-		t.forwarder.reuse(t)
+		t.common.reuse(t)
 	}
 }
 

@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"snowgate/internal/panics"
-	"snowgate/problem"
 	"snowgate/proxy/route"
 	"snowgate/request/exchange"
 	"snowgate/tokens"
@@ -148,13 +146,3 @@ func (w *tokenWatch) end() (reason error) {
 
 // isWatched reports whether the token is watched.
 func (w *tokenWatch) isWatched() bool { return w.stop != nil }
-
-// refusal returns the response to a request whose token is not valid any more for the reason given,
-// if nothing of another response was sent yet, and what is logged.
-func (f *Forwarder) refusal(reason error) error {
-	answer := f.challenge.Refused(reason)
-	if _, known := errors.AsType[*problem.Error](answer); known {
-		return answer
-	}
-	return problem.Unavailable("The access token cannot be checked at the moment.", answer)
-}

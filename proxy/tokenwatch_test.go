@@ -33,7 +33,7 @@ func (d *deadlines) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func idleTrip(watch Watch) (*roundTrip, *deadlines) {
 	w := &deadlines{ResponseWriter: httptest.NewRecorder()}
 	x := &exchange.Exchange{Token: tokens.Token{Client: "orders-worker"}}
-	t := NewForwarder(Options{Watch: watch}).start(w, httptest.NewRequest(http.MethodGet, "/", nil), x, &entry{Policy: &route.Policy{Timeout: time.Hour}})
+	t := NewForwarder(Options{Watch: watch}).common.start(w, httptest.NewRequest(http.MethodGet, "/", nil), x, &entry{Policy: &route.Policy{Timeout: time.Hour}})
 	return t, w
 }
 

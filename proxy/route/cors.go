@@ -44,26 +44,6 @@ var browserMethods = []string{
 	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 }
 
-// compileCORS checks and copies what a route says to browsers.
-func (r *Route) compileCORS() error {
-	if r.CORS == nil {
-		return nil
-	}
-	own := *r.CORS
-	if len(own.Methods) == 0 {
-		own.Methods = r.Methods
-	}
-	if len(own.Methods) == 0 {
-		own.Methods = browserMethods
-	}
-	if err := own.valid(r); err != nil {
-		return fmt.Errorf("cors: %w", err)
-	}
-	r.CORS = &own
-	r.cors = cors.New(own.options())
-	return nil
-}
-
 func (c *CORS) valid(r *Route) error {
 	var faults []error
 	if len(c.Origins) == 0 {

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"snowgate/proxy/http1"
-	"snowgate/request/canonical"
 	"snowgate/request/fields"
 )
 
@@ -83,24 +81,4 @@ func (e *Edits) Apply(list []http1.Field) []http1.Field {
 		list = append(list, http1.Field{Name: name, Value: value})
 	}
 	return list
-}
-
-// compileEdits checks and copies what a route changes.
-func (r *Route) compileEdits() error {
-	var requestFault, answerFault, hostFault, prefixFault error
-	r.EditRequest, requestFault = r.EditRequest.compile()
-	r.EditResponse, answerFault = r.EditResponse.compile()
-	if r.AddPrefix != "" {
-		if err := canonical.ValidPrefix(r.AddPrefix); err != nil {
-			prefixFault = fmt.Errorf("prefix %q: %w", r.AddPrefix, err)
-		}
-		r.AddPrefix = strings.TrimSuffix(r.AddPrefix, "/") // of "/" nothing is left
-	}
-	if _, err := canonical.Host(r.HostHeader); r.HostHeader != "" && err != nil {
-		hostFault = fmt.Errorf("host header %q: %w", r.HostHeader, err)
-	}
-	if r.HostHeader != "" && r.UpstreamHost {
-		hostFault = errors.New("the host header is either a name or that of the upstream")
-	}
-	return errors.Join(requestFault, answerFault, prefixFault, hostFault)
 }

@@ -170,6 +170,46 @@ func (r Route) compile() (*Route, error) {
 	return &r, nil
 }
 
+// compileEdits checks and copies what a route changes.
+func (r *Route) compileEdits() error {
+	var requestFault, answerFault, hostFault, prefixFault error
+	r.EditRequest, requestFault = r.EditRequest.compile()
+	r.EditResponse, answerFault = r.EditResponse.compile()
+	if r.AddPrefix != "" {
+		if err := canonical.ValidPrefix(r.AddPrefix); err != nil {
+			prefixFault = fmt.Errorf("prefix %q: %w", r.AddPrefix, err)
+		}
+		r.AddPrefix = strings.TrimSuffix(r.AddPrefix, "/") // of "/" nothing is left
+	}
+	if _, err := canonical.Host(r.HostHeader); r.HostHeader != "" && err != nil {
+		hostFault = fmt.Errorf("host header %q: %w", r.HostHeader, err)
+	}
+	if r.HostHeader != "" && r.UpstreamHost {
+		hostFault = errors.New("the host header is either a name or that of the upstream")
+	}
+	return errors.Join(requestFault, answerFault, prefixFault, hostFault)
+}
+
+// compileCORS checks and copies what a route says to browsers.
+func (r *Route) compileCORS() error {
+	if r.CORS == nil {
+		return nil
+	}
+	own := *r.CORS
+	if len(own.Methods) == 0 {
+		own.Methods = r.Methods
+	}
+	if len(own.Methods) == 0 {
+		own.Methods = browserMethods
+	}
+	if err := own.valid(r); err != nil {
+		return fmt.Errorf("cors: %w", err)
+	}
+	r.CORS = &own
+	r.cors = cors.New(own.options())
+	return nil
+}
+
 // compileTargets works the targets out.
 func (r *Route) compileTargets() error {
 	var faults []error

@@ -80,11 +80,3 @@ func InTime(dial Dialer) Dialer {
 
 // failoverKey marks the context of an attempt that can go on to another replica.
 type failoverKey struct{}
-
-// New returns the way to address.
-func New(address, scheme string, p Protocol, dial Dialer) Transport {
-	if scheme == "http" && p == HTTP11 {
-		return newPlain(address, dial)
-	}
-	return newStandard(address, p, dial)
-}

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,7 +21,7 @@ type Balancer struct {
 // service is what does not change of a pool. Routes that lead to the same have one in common,
 // as with [terms].
 type service struct {
-	fleet   *Set
+	env     *environment
 	members []member
 	balance route.Balance
 	most    int64 // in flight for one route; 0: no bound
@@ -71,7 +70,7 @@ func (e *NoReplicaError) Error() string {
 	return "proxy: the health checks of all replicas fail"
 }
 
-func (s *service) Now() time.Time { return s.fleet.Time() }
+func (s *service) Now() time.Time { return s.env.Time() }
 
 // Enter counts one request of the route, and reports whether it may come in.
 func (p *Balancer) Enter() bool {
@@ -188,18 +187,11 @@ func count(all []candidate, tried []*Replica, panicking bool) (usable, left int)
 	return usable, left
 }
 
-// turnSeed makes the order of turns one that clients cannot know.
-var turnSeed = maphash.MakeSeed()
-
-// randomStart returns at which place a round of turns begins. In turn for ever, a client could send
-// every request that fails to the same replica, which would look ill then.
-func randomStart(round uint64) uint64 { return maphash.Comparable(turnSeed, round) }
-
 // next returns the one of all whose turn it is. left is how many there are that
 // are usable and were not tried; if that has changed meanwhile, any will do.
 func (p *Balancer) next(all []candidate, left int, tried []*Replica, panicking bool) candidate {
 	turn, places := p.turn.Add(1)-1, uint64(left)
-	skip := int((turn%places + p.fleet.startOf(turn/places)%places) % places)
+	skip := int((turn%places + p.env.startOf(turn/places)%places) % places)
 	best, found := all[0], false
 	for i := range 2 * len(all) { // twice, to begin anywhere
 		c := all[i%len(all)]

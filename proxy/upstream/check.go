@@ -39,14 +39,14 @@ func (u *upstream) setCheck(c *route.HealthCheck) {
 	if c == nil {
 		if list := u.list.Load(); list != nil {
 			for _, r := range list.all {
-				r.health.unchecked(u.fleet.Time())
+				r.health.unchecked(u.env.Time())
 			}
 		}
 		return
 	}
 	u.check = &checker{*c, u, make(chan struct{})}
 	check := u.check // the loop of one check; it goes on after a panic
-	u.fleet.start(func(ctx context.Context) { panics.Keep(ctx, panics.Health, check.run) }, nil)
+	u.env.tasks.start(func(ctx context.Context) { panics.Keep(ctx, panics.Health, check.run) }, nil)
 }
 
 // run checks all replicas at once, and again after each interval.
@@ -66,7 +66,7 @@ func (c *checker) run(ctx context.Context) {
 }
 
 func (c *checker) round(ctx context.Context) {
-	replicas := c.upstream.current(c.upstream.fleet.Time())
+	replicas := c.upstream.current(c.upstream.env.Time())
 	if len(replicas) == 0 {
 		replicas, _ = c.upstream.Await(ctx) // without a replica there is nobody to ask
 	}
@@ -85,7 +85,7 @@ func (c *checker) round(ctx context.Context) {
 
 // note takes over a result, unless the check was stopped meanwhile.
 func (c *checker) note(r *Replica, err error) {
-	if tell := c.upstream.fleet.Checked; c.takeOver(r, err) && tell != nil {
+	if tell := c.upstream.env.Checked; c.takeOver(r, err) && tell != nil {
 		tell(c.upstream.scheme+"://"+c.upstream.authority, r.address, err)
 	}
 }
@@ -94,7 +94,7 @@ func (c *checker) note(r *Replica, err error) {
 func (c *checker) takeOver(r *Replica, err error) bool {
 	c.upstream.mu.Lock()
 	defer c.upstream.mu.Unlock()
-	return c.upstream.check == c && r.health.checked(c.upstream.fleet.Time(), err)
+	return c.upstream.check == c && r.health.checked(c.upstream.env.Time(), err)
 }
 
 // ask asks one replica how it does.

@@ -13,8 +13,8 @@ func TestTurnsBeginAnywhere(t *testing.T) {
 	for i := range starts {
 		starts[i] = r.Uint64()
 	}
-	order := &Set{Starts: func(round uint64) uint64 { return starts[round] }}
-	p, all := &Balancer{service: &service{fleet: order}}, make([]candidate, places)
+	order := &environment{Options: Options{Starts: func(round uint64) uint64 { return starts[round] }}}
+	p, all := &Balancer{service: &service{env: order}}, make([]candidate, places)
 	for i := range all {
 		all[i].Replica = new(Replica)
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,12 +32,6 @@ const (
 // errNoAddress says that a name exists, but has no address.
 var errNoAddress = errors.New("proxy: the name of the service has no address")
 
-// Resolver looks up the addresses of a name. [net.Resolver] is one.
-type Resolver interface {
-	// LookupNetIP is that of [net.Resolver]; network is "ip".
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
-
 // upstream is one scheme, host and port that routes send requests to: one replica
 // for each address that its name has. It outlives the tables that name it. It is
 // safe for concurrent use.
@@ -47,7 +40,7 @@ type upstream struct {
 	protocol          transport.Protocol
 	host, port        string     // of authority
 	address           netip.Addr // if host is one; it is never looked up then
-	fleet             *Set
+	env               *environment
 
 	discovered route.Replica      // the zero value for what a URL names
 	source     string             // of discovered
@@ -78,8 +71,8 @@ type Replica struct {
 	failures  atomic.Uint64
 }
 
-func (f *Set) newUpstream(t route.Target) *upstream {
-	u := &upstream{scheme: t.Scheme, authority: t.Host, protocol: t.Protocol, fleet: f}
+func (e *environment) newUpstream(t route.Target) *upstream {
+	u := &upstream{scheme: t.Scheme, authority: t.Host, protocol: t.Protocol, env: e}
 	if t.Replica.ID != "" {
 		u.discovered, u.source = t.Replica, t.Source
 		u.gone, u.vanish = context.WithCancel(context.Background())
@@ -102,7 +95,7 @@ func (u *upstream) adopt(addresses []netip.Addr) {
 			known[r.address] = r
 		}
 	}
-	next := &replicas{at: u.fleet.Time()}
+	next := &replicas{at: u.env.Time()}
 	for _, address := range addresses[:min(len(addresses), maxReplicas)] {
 		text := net.JoinHostPort(address.String(), u.port)
 		one := known[text]
@@ -168,7 +161,7 @@ func (u *upstream) resolve() <-chan struct{} {
 	}
 	done := make(chan struct{})
 	u.pending = done
-	if !u.fleet.start(func(ctx context.Context) { u.lookUp(ctx, done) }, nil) {
+	if !u.env.tasks.start(func(ctx context.Context) { u.lookUp(ctx, done) }, nil) {
 		u.pending, u.failure = nil, errClosed
 		close(done)
 	}
@@ -187,7 +180,7 @@ func (u *upstream) lookUp(ctx context.Context, done chan<- struct{}) {
 	defer panics.Catch(panics.Upstream, u.lookUpBroke) // before those who wait are told
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	addresses, err := u.fleet.lookUp(ctx, u.host)
+	addresses, err := u.env.lookUp(ctx, u.host)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.pending, u.failure = nil, err
@@ -198,26 +191,9 @@ func (u *upstream) lookUp(ctx context.Context, done chan<- struct{}) {
 	default:
 		// A resolver that does not answer says nothing about the replicas.
 		if list := u.list.Load(); list != nil {
-			u.list.Store(&replicas{all: list.all, at: u.fleet.Time()})
+			u.list.Store(&replicas{all: list.all, at: u.env.Time()})
 		}
 	}
-}
-
-// lookUp returns the addresses of host, sorted.
-func (f *Set) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
-	var resolver Resolver = net.DefaultResolver
-	if f.Resolver != nil {
-		resolver = f.Resolver
-	}
-	addresses, err := resolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
-	}
-	for i := range addresses {
-		addresses[i] = addresses[i].Unmap()
-	}
-	slices.SortFunc(addresses, netip.Addr.Compare)
-	return slices.Compact(addresses), nil
 }
 
 // name returns the URL by which routes name u, or where it was discovered and what
@@ -239,6 +215,15 @@ func (u *upstream) isGone() bool { return u.gone != nil && u.gone.Err() != nil }
 
 // errGone says that a replica vanished while it was being connected to.
 var errGone = errors.New("proxy: the replica is gone")
+
+// newTransport returns the way to a replica of u.
+func (u *upstream) newTransport(address string) transport.Transport {
+	p := u.protocol
+	if u.env.Standard && p == transport.HTTP11 {
+		p = transport.Standard11
+	}
+	return transport.New(address, u.scheme, p, u.whileThere(u.env.dialer()))
+}
 
 // whileThere has dial end when u is gone: an attempt that outlives the replica could
 // reach who has its address next.

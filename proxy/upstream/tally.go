@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -127,50 +126,6 @@ func isOutlier(own, others outcomes) bool {
 	return 100*float64(own.bad)/float64(own.all()) >= apart+100*float64(others.bad)/float64(others.all())
 }
 
-// period returns the number of the one that now is in.
-func (f *Set) period(now time.Time) int64 { return 1 + int64(now.Sub(f.begun)/period) }
-
-// Report notes the end of an attempt with l.
-func (p *Balancer) Report(l Pick, b Blame) {
-	if b == Good && !l.probe && !l.Replica.health.suspect.Load() { // nothing new, which spares the clock
-		if !l.alone {
-			l.Replica.health.recent.passed(p.fleet.period(l.at))
-		}
-		return
-	}
-	p.judge(l, b)
-}
-
-// judge notes the end of the attempt with l, and takes its replica out if that is one too many.
-func (p *Balancer) judge(l Pick, b Blame) {
-	h, now := &l.Replica.health, p.Now()
-	if b != Good && b != Nobody {
-		l.Replica.failures.Add(1)
-	}
-	if l.probe {
-		h.tried(now, b)
-		return
-	}
-	switch {
-	case b == Nobody:
-		return
-	case l.alone: // with nobody to compare it to
-	case b == Good:
-		h.recent.passed(p.fleet.period(l.at))
-	default:
-		h.recent.failed(p.fleet.period(now))
-	}
-	if b == Good || b == BadStatus {
-		h.answered()
-	}
-	switch {
-	case b.breaks() && h.broke():
-		p.eject(l.Replica, now, b)
-	case b != Good && !l.alone && !h.checkPassed.Load() && !h.ejected.Load() && 100*h.share(p.fleet.period(now)) >= apart:
-		p.eject(l.Replica, now, b)
-	}
-}
-
 // share returns which share of the outcomes are failures, 0 if there are not enough.
 func (h *health) share(number int64) float64 {
 	own := h.recent.sum(number)
@@ -178,49 +133,4 @@ func (h *health) share(number int64) float64 {
 		return 0
 	}
 	return float64(own.bad) / float64(own.all())
-}
-
-// eject takes r out: for failures in a row if b is one that counts by itself and there were
-// enough, else if it is an outlier among the replicas of the route. It does not if too few would
-// be left. One replica of a router is judged after the other, so that two that fail at the same
-// time do not each count on the other.
-func (p *Balancer) eject(r *Replica, now time.Time, b Blame) {
-	p.fleet.ejecting.Lock()
-	defer p.fleet.ejecting.Unlock()
-	var few [8]candidate
-	all := p.candidates(few[:0], now)
-	if !spares(all, r) {
-		return
-	}
-	if b.breaks() && r.health.isBroken() {
-		r.health.eject(now, false, b, b.String())
-		return
-	}
-	number := p.fleet.period(now)
-	own, others := r.health.recent.sum(number), outcomes{}
-	for _, c := range all {
-		if c.Replica != r && c.Replica.health.healthy() {
-			sum := c.Replica.health.recent.sum(number)
-			others.good += sum.good
-			others.bad += sum.bad
-		}
-	}
-	if isOutlier(own, others) {
-		r.health.eject(now, true, b, fmt.Sprintf("it failed %d of its last %d requests, the others %d of %d",
-			own.bad, own.all(), others.bad, others.all()))
-	}
-}
-
-// spares reports whether r may be taken out of all: at least half of them must be left, and one.
-func spares(all []candidate, r *Replica) bool {
-	there, left := false, 0
-	for _, c := range all {
-		switch {
-		case c.Replica == r:
-			there = true
-		case c.Replica.health.healthy():
-			left++
-		}
-	}
-	return there && left > 0 && 2*left >= len(all)
 }

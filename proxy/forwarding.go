@@ -1,0 +1,32 @@
+package proxy
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"snowgate/internal/cohort"
+	"snowgate/problem"
+)
+
+// forwarding is what all round trips of a [Forwarder] have in common. It is safe for concurrent use.
+type forwarding struct {
+	clientIdle time.Duration
+	watch      Watch
+	challenge  problem.Challenge
+	buffers    *buffers
+	timers     *exchangeTimers
+	roundTrips sync.Pool     // that nobody knows of any more
+	asking     cohort.Cohort // who is about to write to a service
+	answering  cohort.Cohort // who is about to write to a client
+}
+
+// refusal returns the response to a request whose token is not valid any more for the reason given,
+// if nothing of another response was sent yet, and what is logged.
+func (f *forwarding) refusal(reason error) error {
+	answer := f.challenge.Refused(reason)
+	if _, known := errors.AsType[*problem.Error](answer); known {
+		return answer
+	}
+	return problem.Unavailable("The access token cannot be checked at the moment.", answer)
+}
