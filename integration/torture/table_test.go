@@ -122,6 +122,11 @@ func newTable() []*row {
 			is: func(e *exchange, d difference) bool {
 				return e.early() && e.request.size-e.when > 256<<10 && d.what == "end" && d.ours == whole && d.theirs == broke
 			}},
+		{name: "body that is none from its first byte", reason: "what came together with the header of the response is no chunk, and nothing was sent yet, so 502; net/http's proxy sends the header and breaks off", rare: true,
+			is: func(e *exchange, d difference) bool {
+				return e.wrongAnswer != nil && !e.standard && (d.what == "end" && d.ours == own && oneOf(d.theirs, broke, closed) || d.what == "status of its own" && d.ours == "502") &&
+					strings.Contains(d.cause, "malformed answer: ")
+			}},
 		{name: "HTTP/2 service that ends its connection", reason: "the service says that it will not look at the request, of which the body has been sent: it cannot be sent again, by neither proxy, and each meets other requests with this", rare: true,
 			is: func(e *exchange, d difference) bool {
 				return oneOf(e.lane, h2c, h2) && e.request.coding != none && d.what == "refused" && d.ours == "502" && strings.Contains(d.cause, "graceful shutdown GOAWAY")
