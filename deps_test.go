@@ -55,12 +55,13 @@ var allowed = []struct {
 	{"internal/nonblock", nil, "system calls on sockets: knows bytes"},
 	{"internal/deadline", nil, "contexts and timers: knows nothing of what is waited for"},
 	{"internal/cohort", nil, "turns of the scheduler: knows nothing of what is done in them"},
+	{"source", nil, "for programs of others: the standard library only, so that it can be published alone"},
 	{"internal/telemetry", nil, "is told, and knows nobody"},
 	{"internal/logsink", []string{"internal/panics"}, "lines in, writes out: knows nothing of what they say"},
 	{"internal/echo", nil, "an upstream like any other"},
 	{"integration/cuttest", nil, "cuts what tests send: knows bytes"},
 	{"gateway", []string{"clients", "clients/redisclients", "config", "handlers", "handlers/admin", "idgen", "idgen/redislease", "internal/clientconn", "internal/deadline", "internal/logsink", "internal/nonblock", "internal/panics", "internal/scope", "internal/telemetry", "limit", "limit/redislimit", "middleware", "problem", "proxy", "proxy/docker", "proxy/route", "proxy/upstream", "request/exchange", "tokens", "tokens/redisstore", "tokens/redisstore/embedded"}, "puts the parts of one gateway together and runs it: the only package that knows all of them"},
-	{"cli", []string{"clients", "config", "gateway", "handlers", "handlers/admin", "idgen", "idgen/redislease", "internal/echo", "internal/panics", "internal/scope", "limit", "problem", "proxy/docker/readonly", "tokens", "tokens/redisstore"}, "commands: each knows what it needs, none how a gateway works inside"},
+	{"cli", []string{"clients", "config", "gateway", "handlers", "handlers/admin", "idgen", "idgen/redislease", "internal/echo", "internal/panics", "internal/scope", "limit", "problem", "proxy/docker/readonly", "source", "tokens", "tokens/redisstore"}, "commands: each knows what it needs, none how a gateway works inside"},
 	{"integration/lineartest", nil, "counts work: knows functions"},
 	{"integration/skipped", nil, "sums up what go test prints: knows text"},
 	{"integration/gatewaytest", []string{"clients", "integration/cuttest"}, "runs the real binary; knows it from the outside"},
@@ -102,6 +103,23 @@ func TestOnlyAdaptersKnowRedis(t *testing.T) {
 		for _, imported := range imports {
 			if strings.HasPrefix(imported, "github.com/redis/") && !slices.Contains(redisAdapters, pkg) {
 				t.Errorf("%s imports %s; only %q may", pkg, imported, redisAdapters)
+			}
+		}
+	}
+}
+
+// standardOnly are packages for the programs of others, which shall not get our dependencies with them.
+var standardOnly = []string{"source"}
+
+func TestPackagesForOthersNeedTheStandardLibraryOnly(t *testing.T) {
+	found := packageImports(t)
+	for _, pkg := range standardOnly {
+		if len(found[pkg]) == 0 {
+			t.Errorf("no package %s", pkg)
+		}
+		for _, imported := range found[pkg] {
+			if first, _, _ := strings.Cut(imported, "/"); first == "snowgate" || strings.Contains(first, ".") {
+				t.Errorf("%s imports %s, which is not of the standard library", pkg, imported)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 var uncaught = []struct{ at, why string }{
 	{"main.go untilSignal", "waits for signals of the operator"},
 	{"cli/echosignal_unix.go onHealthSignal", "waits for signals of the operator"},
+	{"source/source.go start", "recovers by itself: the package imports nothing of ours"},
 	{"proxy/upstream/upstream.go whileThere", "cancels a context"},
 	{"proxy/docker/moby.go events", "cancels a context"},
 }
