@@ -65,6 +65,8 @@ func commands() []command {
 		{"key list", "", "tell when the tag keys start", runKeyList},
 		{"ids free", "-worker N | -unused [-for 24h]", "free worker numbers that addresses keep (WORKER_ID=registry)", runIDsFree},
 		{"ids rebase", "-epoch T | -layout L | …", "change epoch, layout or token key of an installation", runRebase},
+		{"token get", "-client-id ID -secret-file FILE …", "print a token for a program; a file keeps it until it is due", runTokenGet},
+		{"curl", "-client-id ID -secret-file FILE … -- ARGS", "run curl with a token", runCurl},
 		{"token inspect", "[TOKEN-or-ID]", "decode a token or its id offline", runTokenInspect},
 		{"config", "[-check [FILE] [-redis]]", "print the effective configuration, or only check it", runConfig},
 		{"version", "", "print version, commit and Go version", runVersion},
@@ -82,6 +84,9 @@ var errQuiet = errors.New("")
 // Run finds the command that args name, runs it and returns the exit code.
 func (p *Process) Run(ctx context.Context, args []string) int {
 	err := p.dispatch(ctx, args)
+	if status, ok := errors.AsType[exitStatus](err); ok {
+		return int(status)
+	}
 	switch {
 	case err == nil, errors.Is(err, errHelp):
 		return exitOK
