@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/internal/scope"
 	"snowgate/tokens"
@@ -80,6 +81,7 @@ const ofRecords = `"sg:t:`
 // TestCacheHitCostsNoCommand: a validated token costs no Redis call; what is left
 // is the confirmation of the rules, twice a second.
 func TestCacheHitCostsNoCommand(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "the requests take longer than the cache keeps a token")
 	t.Parallel()
 	const requests = 200
 	f := newFleetOf(t, fleetOptions{size: 1, env: []string{"SNOWGATE_CACHE_TTL=1m"}})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/tokens/tokenstest/redistest"
 )
@@ -214,6 +215,7 @@ func (s *scene) wantRevoked() {
 // to Redis, nothing is decided by guessing, nothing waits for long, what needs no
 // Redis goes on, and nobody has to restart the gateway.
 func TestRedisGoesAndComesBack(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "it measures parts of a second, and a request takes as long")
 	t.Parallel()
 	for _, fault := range []struct {
 		name      string

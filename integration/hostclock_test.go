@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/integration/cuttest"
 	"snowgate/integration/gatewaytest"
 	"snowgate/tokens/tokenstest/redistest"
 )
@@ -130,6 +131,7 @@ func (s *hostScene) age(d time.Duration) (last idgen.Parts) {
 
 // TestHostClockStepsBack: under each policy the machine's clock is set back by 100 ms.
 func TestHostClockStepsBack(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "a request takes longer than the step of the clock")
 	t.Parallel()
 	const step = 100 * time.Millisecond
 	for policy, test := range map[string]func(t *testing.T, s *hostScene, before idgen.Parts){
@@ -197,6 +199,7 @@ func TestHostClockAhead(t *testing.T) {
 // The one that takes its number over issues nothing that the first one may have issued: monotonic
 // starts at the floor, and the others refuse until their clock is there.
 func TestHostClockBehindATakeover(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "what cuts has the address that the second gateway listens on")
 	t.Parallel()
 	for _, policy := range []string{"monotonic", "count", "ring", "fail"} {
 		t.Run(policy, func(t *testing.T) {

@@ -213,6 +213,9 @@ func (c *changing) follow(count *atomic.Int64) {
 		defer response.Body.Close()
 		in := bufio.NewScanner(response.Body)
 		for n := 0; in.Scan(); {
+			if ctx.Err() != nil {
+				return // the last line may be a part of one
+			}
 			data, found := strings.CutPrefix(in.Text(), "data: ")
 			if found && data != strconv.Itoa(n) {
 				c.fail("event %s comes in place of %d", data, n)
