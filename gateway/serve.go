@@ -12,6 +12,7 @@ import (
 	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 	"snowgate/middleware"
+	"snowgate/proxy"
 )
 
 // Limits of both listeners.
@@ -141,7 +142,7 @@ func (g *Gateway) leave(public *drainingListener, server *http.Server, cutStream
 	public.Retire(ctx)
 	if err := g.settle(ctx); err != nil {
 		g.log.Warn().Int64("requests", g.drainer.Running()).Msg("requests that still run are cut")
-		cutStreams(errors.New("the gateway stops"))
+		cutStreams(proxy.ErrStopping)
 		g.awaitCut()
 	}
 	// All that is left are connections on which nothing has been asked.

@@ -366,7 +366,9 @@ func (s *stage) openWebSocket(t *testing.T, ended chan<- string) {
 	}
 	go func() {
 		defer func() { _ = conn.CloseNow() }()
-		_, _, _ = conn.Read(ctx)
+		if _, _, err := conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+			t.Errorf("the WebSocket ended with %v, want a close frame with status 1001", err)
+		}
 		ended <- "WebSocket"
 	}()
 }

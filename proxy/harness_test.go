@@ -184,7 +184,8 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...route.Route) *gateway 
 	handler = middleware.Recover()(handler)
 	handler = middleware.Observe(observation)(handler)
 
-	base, cut := context.WithCancel(context.Background())
+	base, cancel := context.WithCancelCause(context.Background())
+	cut := func() { cancel(proxy.ErrStopping) }
 	g.cut = cut
 	g.Server = httptest.NewUnstartedServer(handler)
 	g.Listener = &wrapping{Listener: g.Listener, wrap: o.client}

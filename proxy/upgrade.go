@@ -31,14 +31,21 @@ func (t *roundTrip) acceptUpgrade(a *transport.Response) error {
 // has accepted the handshake, and copies in both directions until both have ended, or
 // one has failed.
 func (t *roundTrip) switchProtocols(a transport.Response) {
-	stop := context.AfterFunc(t.lifetime.Context(), func() { defer panics.Catch(panics.Tunnel, nil); _ = a.Tunnel.Close() })
-	defer stop()
 	client, buffered, err := t.client.hijack()
 	if err != nil {
 		t.fail(fmt.Errorf("proxy: the connection cannot be taken over: %w", err))
 		return
 	}
 	defer func() { _ = client.Close() }() // net/http closes it no more, not even if this panics
+	ctx := t.lifetime.Context()
+	stop := context.AfterFunc(ctx, func() {
+		defer panics.Catch(panics.Tunnel, nil)
+		if errors.Is(context.Cause(ctx), ErrStopping) {
+			client.cut(ErrStopping)
+		}
+		_ = a.Tunnel.Close()
+	})
+	defer stop()
 	if err := writeSwitched(buffered, t.client.Header(), &a); err != nil {
 		t.fail(err)
 		return

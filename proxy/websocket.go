@@ -23,18 +23,26 @@ const tunnelTime = 60 * time.Second
 
 // Status codes of a close frame.
 const (
-	closePolicyViolation = 1008 // RFC 6455 §7.4.1
+	closeGoingAway       = 1001 // RFC 6455 §7.4.1
+	closePolicyViolation = 1008 // the same
 	closeTryAgainLater   = 1013 // of the IANA registry
 )
 
 // opClose is the opcode of a close frame (RFC 6455 §5.5.1).
 const opClose = 0x8
 
+// ErrStopping is the cause with which the context of a request is cancelled when the gateway stops and
+// waits no longer: a WebSocket is closed with a close frame that says so.
+var ErrStopping = errors.New("proxy: the gateway stops")
+
 // closeFrame returns the close frame of a server (RFC 6455 §5.5.1) that tells a
 // client why it was cut. Why a token is not valid is told to nobody.
 func closeFrame(why error) []byte {
 	code, reason := uint16(closePolicyViolation), "the access token is not valid any more"
-	if errors.Is(why, tokens.ErrUnavailable) {
+	switch {
+	case errors.Is(why, ErrStopping):
+		code, reason = closeGoingAway, "the gateway stops"
+	case errors.Is(why, tokens.ErrUnavailable):
 		code, reason = closeTryAgainLater, "the access token cannot be checked at the moment"
 	}
 	const fin = 0x80
