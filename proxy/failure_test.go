@@ -284,7 +284,7 @@ func TestClientThatTakesNothing(t *testing.T) {
 			}
 		}
 	})
-	g := newGateway(t, gatewayOptions{clientIdle: 50 * time.Millisecond}, public(service.url))
+	g := newGateway(t, gatewayOptions{clientIdle: 200 * time.Millisecond}, public(service.url))
 	c := dial(t, g.address())
 	c.send(get("/public", ""))
 	waitFor(t, stop, "a client that takes nothing holds the service for ever")
@@ -292,7 +292,7 @@ func TestClientThatTakesNothing(t *testing.T) {
 
 func TestClientThatStopsSending(t *testing.T) {
 	service := newUpstream(t, says(okAnswer))
-	g := newGateway(t, gatewayOptions{clientIdle: 50 * time.Millisecond}, public(service.url))
+	g := newGateway(t, gatewayOptions{clientIdle: 200 * time.Millisecond}, public(service.url))
 	c := dial(t, g.address())
 	c.send("POST /public HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe")
 	if response, _ := c.answer("POST"); response.StatusCode != http.StatusRequestTimeout || !response.Close {

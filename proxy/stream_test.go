@@ -193,7 +193,7 @@ func webSocketGateway(t *testing.T) *gateway {
 	open, closed := protected(u), protected(u)
 	open.WebSocket = true
 	closed.Name, closed.Path = "closed", "/closed"
-	return newGateway(t, gatewayOptions{clientIdle: 50 * time.Millisecond}, open, closed)
+	return newGateway(t, gatewayOptions{clientIdle: 200 * time.Millisecond}, open, closed)
 }
 
 func dialWebSocket(t *testing.T, g *gateway, path string) (*websocket.Conn, *http.Response, error) {
