@@ -152,8 +152,8 @@ func systemRows(t *testing.T) map[string][]string {
 		for _, more := range cell.FindAllStringSubmatch(cells[5], -1) {
 			switch name, value, given := strings.Cut(more[1], "="); {
 			case given:
-				env = append(env, "SNOWGATE_"+name+"="+value)
-			case name == "DATACENTER_ID":
+				env = append(env, name+"="+value)
+			case name == "SNOWGATE_DATACENTER_ID":
 				env = append(env, "SNOWGATE_DATACENTER_ID=1")
 			}
 		}
