@@ -55,6 +55,7 @@ var allowed = []struct {
 	{"internal/nonblock", nil, "system calls on sockets: knows bytes"},
 	{"internal/deadline", nil, "contexts and timers: knows nothing of what is waited for"},
 	{"internal/cohort", nil, "turns of the scheduler: knows nothing of what is done in them"},
+	{"guard", nil, "for services of others: the standard library only, so that it can be published alone"},
 	{"source", nil, "for programs of others: the standard library only, so that it can be published alone"},
 	{"internal/telemetry", nil, "is told, and knows nobody"},
 	{"internal/logsink", []string{"internal/panics"}, "lines in, writes out: knows nothing of what they say"},
@@ -109,7 +110,7 @@ func TestOnlyAdaptersKnowRedis(t *testing.T) {
 }
 
 // standardOnly are packages for the programs of others, which shall not get our dependencies with them.
-var standardOnly = []string{"source"}
+var standardOnly = []string{"guard", "source"}
 
 func TestPackagesForOthersNeedTheStandardLibraryOnly(t *testing.T) {
 	found := packageImports(t)

@@ -39,7 +39,7 @@ func (g *Gateway) begin(ctx context.Context, port string, run func(func(context.
 	}
 	for g.storage.clock.Sync(ctx) != nil {
 		if deadline.Sleep(ctx, claimPause) != nil {
-			return nil // asked to stop before Redis was there
+			return nil //nolint:nilerr // asked to stop before Redis was there
 		}
 	}
 	run(g.storage.clock.Run)

@@ -47,7 +47,7 @@ func (g *shared) configuredClients(file config.File) ([]clients.Client, error) {
 func (g *shared) refuseClash(ctx context.Context) error {
 	for !g.feed.Ready() {
 		if deadline.Sleep(ctx, readyPause) != nil {
-			return nil
+			return nil //nolint:nilerr // asked to stop before Redis was there
 		}
 	}
 	return clashOf(g.clients)

@@ -47,7 +47,7 @@ func (f *forwarding) reuse(t *roundTrip) {
 func (f *forwarding) start(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, at *entry) *roundTrip {
 	t := f.newRoundTrip()
 	t.common, t.in, t.exchange, t.policy, t.balancer = f, r, x, at.Policy, &at.balancer
-	t.lifetime.client = r.Context()
+	t.lifetime.client = r.Context() //nolint:fatcontext // of a new round trip
 	t.client = clientResponse{
 		common: f, writer: w, control: *http.NewResponseController(w), in: r, exchange: x,
 		lifetime: &t.lifetime, watch: &t.watch,

@@ -45,7 +45,7 @@ func TestRegisteredTooLate(t *testing.T) {
 		watched++
 		return func() { stopped++ }
 	})
-	f.watch.end()
+	_ = f.watch.end()
 	f.watch.register()
 	f.watch.register()
 	if watched != 1 || stopped != 1 {
@@ -72,7 +72,7 @@ func TestWebSocketIsRegisteredAtOnce(t *testing.T) {
 		t.Errorf("watched %d times, want once", watched)
 	}
 	_ = conn.Close()
-	f.watch.end()
+	_ = f.watch.end()
 }
 
 // TestCutBeforeTheUpgrade: there is nothing to take over any more.
@@ -82,7 +82,7 @@ func TestCutBeforeTheUpgrade(t *testing.T) {
 	if _, _, err := f.client.hijack(); !errors.Is(err, tokens.ErrExpired) || f.exchange.Upgraded {
 		t.Errorf("Hijack() = %v, upgraded %t, want the reason of the cut", err, f.exchange.Upgraded)
 	}
-	f.watch.end()
+	_ = f.watch.end()
 }
 
 // TestWriteAfterTheCut: a write that begins when the exchange was cut must not
@@ -107,14 +107,14 @@ func TestWriteAfterTheCut(t *testing.T) {
 	if time.Until(w.write) <= 0 {
 		t.Errorf("an answer that says so has until %v", w.write)
 	}
-	f.watch.end()
+	_ = f.watch.end()
 }
 
 // TestCutAfterTheEnd touches nothing: the connection may serve another request.
 func TestCutAfterTheEnd(t *testing.T) {
 	f, w := idleTrip(nil)
 	f.watch.begin()
-	f.watch.end()
+	_ = f.watch.end()
 	f.watch.cut(tokens.ErrExpired)
 	if !w.write.IsZero() || f.watch.cutBy() != nil {
 		t.Errorf("an exchange that has ended was cut: deadline %v, %v", w.write, f.watch.cutBy())

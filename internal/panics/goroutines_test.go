@@ -19,6 +19,7 @@ var uncaught = []struct{ at, why string }{
 	{"cli/echosignal_unix.go onHealthSignal", "waits for signals of the operator"},
 	{"source/source.go start", "recovers by itself: the package imports nothing of ours"},
 	{"proxy/upstream/upstream.go whileThere", "cancels a context"},
+	{"guard/guard.go start", "recovers by itself: the package imports nothing of ours"},
 	{"proxy/docker/moby.go events", "cancels a context"},
 }
 

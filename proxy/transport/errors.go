@@ -7,6 +7,7 @@ import (
 	"syscall"
 )
 
+// IsTimeout reports whether an attempt ended because the network was waited for in vain.
 func IsTimeout(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) && network.Timeout()
@@ -19,6 +20,7 @@ func IsBroken(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
+// IsDial reports whether no connection was made, so that nothing of the request was sent.
 func IsDial(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

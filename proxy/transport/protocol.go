@@ -9,6 +9,7 @@ type Destination struct {
 // Protocol is what is spoken with an upstream.
 type Protocol string
 
+// The protocols.
 const (
 	HTTP11     Protocol = "HTTP/1.1"
 	Standard11 Protocol = "HTTP/1.1 by net/http" // the same, where the route asks for that transport

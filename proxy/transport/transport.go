@@ -13,8 +13,8 @@ const (
 	idlePerUpstream = 512              // connections kept for the next request
 	idleTimeout     = 30 * time.Second // under the 60 s and more of most servers
 	dialTimeout     = 5 * time.Second
-	// hastyDialTimeout is that while there are other replicas: a lost SYN is sent
-	// again after a second.
+	// FailoverDialTimeout is how long a connection may take while there are other replicas: a lost
+	// SYN is sent again after a second.
 	FailoverDialTimeout = 1500 * time.Millisecond
 	maxAnswerHeader     = 64 << 10 // bytes
 	continueTimeout     = time.Second

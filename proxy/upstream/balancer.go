@@ -81,6 +81,7 @@ func (p *Balancer) Enter() bool {
 	return true
 }
 
+// Leave ends the counting of a request that Enter let in.
 func (p *Balancer) Leave() { p.inFlight.Add(-1) }
 
 // Pick chooses a replica that was not tried yet. It waits only for the addresses

@@ -37,6 +37,8 @@ func (s *service) States() []ReplicaState {
 	return states
 }
 
+// States returns the state of every replica, each once, in the order of their upstreams. It waits for
+// nothing.
 func (f *Set) States() []ReplicaState {
 	f.mu.Lock()
 	var states []ReplicaState

@@ -21,6 +21,7 @@ const (
 // Blame is what an attempt says about its replica.
 type Blame uint8
 
+// What an attempt says.
 const (
 	Good        Blame = iota
 	Nobody            // its client's doing, or nobody's
