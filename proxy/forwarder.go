@@ -35,15 +35,13 @@ type Options struct {
 // the judgement of the token: it refuses to forward a request to a route that
 // is not public without a verdict in the exchange. It is safe for concurrent use.
 //
-// A service that cannot be reached or answers nonsense is a 502, one that does
-// not answer in time a 504. An answer that breaks off breaks the connection to
-// the client off, by panicking with [http.ErrAbortHandler]; its reason is the
-// cause in the exchange.
+// If the service cannot be reached or its response is invalid, the client gets 502; if the service
+// does not respond in time, 504. If a response breaks off, the Forwarder aborts the connection to the
+// client by panicking with [http.ErrAbortHandler]; the cause in the exchange says why.
 //
-// An exchange whose token ends is cut, if it is long enough to be watched: what
-// has not been answered yet is answered like any request with that token, an
-// answer under way breaks off, and a WebSocket is closed with a close frame of
-// status 1008.
+// The Forwarder aborts a watched exchange when its token ends. If no response has begun, the client
+// gets the same refusal as any request with that token. A response in progress breaks off. A
+// WebSocket is closed with a close frame of status 1008.
 type Forwarder struct {
 	common forwarding
 	rates  RateLimiter // nil: none are applied
@@ -67,10 +65,10 @@ func NewForwarder(o Options) *Forwarder {
 // errTooMany says that the limit of requests in flight is reached.
 var errTooMany = errors.New("proxy: max_in_flight of the route is reached")
 
-// errNotJudged says that the handlers are put together wrongly.
+// errNotJudged means that the handlers are in the wrong order.
 var errNotJudged = errors.New("proxy: the request was not matched or not judged")
 
-// ServeHTTP forwards r and answers with what comes back.
+// ServeHTTP forwards r and passes the response to w.
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
 	route := matched(x)

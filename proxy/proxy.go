@@ -1,45 +1,41 @@
-// Package proxy brings a request whose credentials were judged to the service
-// that answers it.
+// Package proxy forwards authorized requests to the upstreams of their routes and streams the
+// responses back.
 //
-// A [Table] holds the routes and never changes; a [Router] holds the table of
-// the moment, so that a reload swaps all routes at once and requests under way
-// keep theirs. A request passes through two handlers, with the judgement
-// between them:
+// A [Router] holds the current routing table and replaces it at once on a reload; requests in
+// flight keep the table they started with. A request passes through two handlers. The handler of
+// [Match] finds the route, or responds with 404, 405 or 400. Authentication follows; it asks the
+// route for the requirement. The [Forwarder] then forwards the request.
 //
-//	Match        finds the route, once; 404, 405 or 400
-//	             (authentication asks Requirement what the route needs)
-//	Forwarder    rewrites the request, sends it, streams the answer
+// # The way of a request
 //
-// One request on its way is a flight (flight.go). Everything that is decided about it is
-// decided in one place, whatever is spoken with the service: which header fields a client
-// may send (headers.go), what the service is told (rewrite.go), which replica of it is asked
-// and how often (pool.go, send.go), what of its answer is believed and how it is passed on
-// (answer.go, upgrade.go), how long anyone may take (body.go, patience.go), and what a
-// failure looks like (failure.go). Bytes are moved by a transport (transport.go): package
-// [snowgate/proxy/http1] for services that speak HTTP/1.1 without TLS, on the goroutine that
-// serves the request (plain.go), and [net/http.Transport] for all others (standard.go).
+// Read the files in this order. forwarder.go applies the limits of the route. roundtrip.go owns
+// the request from start to finish. compose.go builds the request for the upstream, from the header
+// fields that headers.go lets pass. retry.go picks a replica and decides whether to send the request
+// again. Package [snowgate/proxy/transport] makes one attempt. respond.go checks the response and
+// clientresponse.go passes it to the client. failure.go turns an error into a problem response and
+// reports to the balancer how the attempt ended.
+//
+// Beside that way, body.go reads the client's body, upgrade.go and websocket.go carry WebSockets,
+// exchangetimer.go keeps the deadlines, tokenwatch.go aborts a round trip whose token ends, and
+// lifetime.go spreads the abort.
 //
 // # Decisions
 //
 // Host is forwarded as the client sent it; X-Forwarded-Host repeats it.
 //
-// The client's Authorization is removed on every route, public ones too, unless
-// the route passes the token on.
+// The Forwarder removes the client's Authorization on every route, public ones too, unless the
+// route passes the token on.
 //
-// Services are spoken to in HTTP/1.1, in HTTP/2 if their URL says h2c, and over TLS
-// in what they prefer; there in HTTP/1.1 too on a route that lets WebSockets
-// through, because their handshake cannot be sent over the HTTP/2 connections of
-// net/http.
+// Upstreams are spoken to in HTTP/1.1; in HTTP/2 if their URL says h2c; and over TLS in the version
+// they prefer. A route that lets WebSockets through uses HTTP/1.1 over TLS too, because net/http
+// cannot send the handshake on its HTTP/2 connections.
 //
-// A request that may have been sent is sent again only if it is idempotent and has
-// no body, and then once (send.go); on a connection that the same replica has closed, only
-// if it changes nothing. [net/http.Transport] by itself would go on for
-// as long as it has connections that were kept, and take an Idempotency-Key for
-// leave to repeat a POST; it is stopped. A replica that cannot be connected to is
-// no reason to fail a request: nothing of it was sent, and the next one is tried.
+// A request that may have been sent is sent once more only if it is idempotent and has no body.
+// If no other replica is left, it must also be safe, and the connection must have been reused
+// (retry.go). [net/http.Transport] would repeat requests more often, and would take an
+// Idempotency-Key as permission to repeat a POST; package transport prevents both. If no connection
+// can be made, nothing was sent, and the Forwarder tries the next replica.
 //
-// Every address of an upstream's name is a replica with connections of its own
-// (upstream.go), so that requests are balanced over the addresses and none follows
-// one that is gone. A replica that fails is left alone for a while (health.go,
-// outlier.go), as long as half of its route, and one, are left.
+// Every address of an upstream's name is a replica with its own connections. Package
+// [snowgate/proxy/upstream] balances requests over the replicas and ejects those that fail.
 package proxy

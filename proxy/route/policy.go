@@ -9,10 +9,9 @@ import (
 	"snowgate/tokens"
 )
 
-// Policy are what a request must know of its route, but for who the route is and where it
-// leads: the fields of the same names of [Route]. Most routes of a table say the same here, and
-// have one in common ([termsOf]): of ten thousand routes, none of which is asked often, a request
-// would find its own in no cache of the processor.
+// Policy holds the settings of a route, without its name and its upstreams. The fields mean what those
+// of [Route] mean. Routes with equal settings share one Policy, so that the settings of many rarely
+// used routes stay in the processor's caches.
 type Policy struct {
 	Requirement       tokens.Requirement
 	Public            bool
@@ -35,10 +34,10 @@ type Policy struct {
 	Cors              *cors.Cors
 }
 
-// Policies finds the terms of routes, so that those that are equal are the same.
+// Policies lets routes with equal settings share one [Policy].
 type Policies map[Policy]*Policy
 
-// Of returns the terms of r.
+// Of returns the policy of r.
 func (known Policies) Of(r *Route) *Policy {
 	said := Policy{
 		Requirement: r.Requirement, Public: r.Public, WebSocket: r.WebSocket, PassToken: r.PassToken,

@@ -8,8 +8,8 @@ import (
 	"snowgate/proxy/http1"
 )
 
-// Attempt is one try to get a response from one replica: what a [transport] has to know of it, and what
-// it tells. It knows nothing of other attempts, and nothing of the client.
+// Attempt is one try to get a response from one replica. The first group of fields are its inputs;
+// Send sets those of the second group.
 type Attempt struct {
 	To       *Destination
 	Request  *http1.Request
@@ -22,13 +22,13 @@ type Attempt struct {
 	Fresh    bool        // send it on a new connection
 	Repeats  Repeats
 
-	Reused   bool // told: the connection had carried other requests
-	Heard    bool // told: a byte of a response came back
-	Stale    bool // told: the service may have closed the connection, which was kept, just then
-	Repeated bool // told: the transport has sent the request twice
+	Reused   bool // the connection had carried other requests
+	Heard    bool // a byte of a response came back
+	Stale    bool // the service may have closed the idle connection just before the request
+	Repeated bool // the transport has sent the request twice
 }
 
-// lifetimeOf is the lifetime of the exchange that an attempt belongs to.
+// lifetimeOf is the lifetime of the round trip that an attempt belongs to.
 type lifetimeOf interface {
 	// Context returns a context that ends with the exchange. Most attempts need none.
 	Context() context.Context
@@ -44,12 +44,12 @@ type trailerSource interface {
 
 // Repeats says what a transport that repeats requests by itself may do.
 type Repeats struct {
-	Would bool // net/http would send the request again although the service may have seen it
-	May   bool // that may be, once
+	Would bool // net/http would repeat the request although the service may have seen it
+	May   bool // the transport may repeat the request once
 }
 
-// dialing returns the context in which a connection for the attempt is made: ctx, with the word for
-// [inTime].
+// dialing returns the context in which a connection for the attempt is made: ctx, with a mark
+// for [InTime] if another replica is left.
 func (a *Attempt) dialing(ctx context.Context) context.Context {
 	if !a.Others {
 		return ctx

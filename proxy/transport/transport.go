@@ -13,8 +13,8 @@ const (
 	idlePerUpstream = 512              // connections kept for the next request
 	idleTimeout     = 30 * time.Second // under the 60 s and more of most servers
 	dialTimeout     = 5 * time.Second
-	// FailoverDialTimeout is how long a connection may take while there are other replicas: a lost
-	// SYN is sent again after a second.
+	// FailoverDialTimeout is the dial timeout while other replicas are left. It leaves room for
+	// one retransmission of a lost SYN, after a second.
 	FailoverDialTimeout = 1500 * time.Millisecond
 	maxAnswerHeader     = 64 << 10 // bytes
 	continueTimeout     = time.Second
@@ -22,21 +22,18 @@ const (
 	pingTimeout         = 15 * time.Second
 )
 
-// Transport is the connections to one replica, whatever its name stands for by now.
-// They belong to no table, so they survive a reload. What may be forwarded and what is
-// believed of an answer is not decided here, so that it is the same for all of them.
+// Transport owns the connections to one replica, which survive a reload. It does not decide which
+// header fields to forward or to accept; package proxy does, in the same way for all transports.
 type Transport interface {
-	// Send makes an attempt: it sends the request of a, waits for the header of the response, and
-	// tells in a how it went.
+	// Send sends the request of a, waits for the response header and sets the results in a.
 	Send(a *Attempt) (Response, error)
-	// Probe sends r on behalf of nobody.
+	// Probe sends r for a health check, not for a client.
 	Probe(ctx context.Context, to *Destination, r *http1.Request) (Response, error)
-	// CloseIdleConnections closes what no request is using, and has no more of it kept from now
-	// on, also by requests that are about to begin.
+	// CloseIdleConnections closes idle connections. From then on no connection is kept for reuse.
 	CloseIdleConnections()
 }
 
-// Response is what a service has answered, with its body still to come.
+// Response is the header of a response and its body, which is not read yet.
 type Response struct {
 	Status int
 	Major  int           // of the version of HTTP
@@ -46,12 +43,10 @@ type Response struct {
 	Tunnel io.ReadWriteCloser // what was switched to, with status 101
 }
 
-// Body is the body of an answer. A Read that returns io.EOF has found the end
-// that the service meant.
+// Body is the body of a response. Read returns io.EOF only if the body is complete.
 type Body interface {
 	io.ReadCloser
-	// Ready reports whether a Read would not have to wait. If it does not know, it
-	// would.
+	// Ready reports whether Read is known not to block.
 	Ready() bool
 	// Trailer returns the fields after the body, when it has been read to its end.
 	Trailer() []http1.Field
@@ -60,12 +55,11 @@ type Body interface {
 // Dialer opens connections, as [net.Dialer.DialContext] does.
 type Dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// DialService is the dialer for services. How long it may take is said by [inTime].
+// DialService is the dialer for services. [InTime] bounds its time.
 var DialService = (&net.Dialer{KeepAlive: keepAliveInterval}).DialContext
 
-// InTime has dial end when it has taken too long. An address at which nobody is any
-// more often gives no answer at all, so an attempt that can go on to another replica
-// waits for a short time only: none of the request is sent yet.
+// InTime bounds dial by 5 s, or by [FailoverDialTimeout] if the attempt can go on to another replica.
+// An abandoned address often does not respond at all, and nothing of the request is sent yet.
 func InTime(dial Dialer) Dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		timeout := dialTimeout
