@@ -10,7 +10,8 @@ import (
 	"snowgate/proxy/route"
 )
 
-// Balancer is what a route sends its requests to. It is safe for concurrent use.
+// Balancer picks a replica for each attempt of the requests of one route. It is safe for concurrent
+// use.
 type Balancer struct {
 	*service
 
@@ -18,8 +19,7 @@ type Balancer struct {
 	inFlight *atomic.Int64 // of the route, over all tables
 }
 
-// service is what does not change of a pool. Routes that lead to the same have one in common,
-// as with [terms].
+// service is the immutable part of a balancer. Routes with equal targets and limits share one.
 type service struct {
 	env     *environment
 	members []member
@@ -41,23 +41,24 @@ type candidate struct {
 	Replica *Replica
 }
 
-// Pick is the right to send one request to a replica.
+// Pick is the replica that was chosen for one attempt.
 type Pick struct {
 	candidate
-	at     time.Time // when it was given
-	probe  bool      // the request is the one that tries a replica that was taken out
+	at     time.Time // when it was picked
+	probe  bool      // the attempt probes an ejected replica
 	alone  bool      // the route has no other replica
-	Others bool      // there are others that it could be sent to
+	Others bool      // the request could be sent to another replica, too
 }
 
 // noReplicaPause is when to ask again for a service of which no replica is there:
 // containers start within seconds.
 const noReplicaPause = 5 * time.Second
 
-// ErrTried says that every replica was tried that could be.
+// ErrTried means that the request was tried on every usable replica.
 var ErrTried = errors.New("proxy: every replica was tried")
 
-// NoReplicaError says that the checks of all replicas fail, or that there is none.
+// NoReplicaError means that a service has no replica, or that the checks of all its replicas fail.
+// RetryAfter is when a replica may be there again.
 type NoReplicaError struct {
 	RetryAfter time.Duration
 	absent     bool
@@ -72,7 +73,8 @@ func (e *NoReplicaError) Error() string {
 
 func (s *service) Now() time.Time { return s.env.Time() }
 
-// Enter counts one request of the route, and reports whether it may come in.
+// Enter counts one request of the route. It reports false if the route is at its limit. After true,
+// the caller must call Leave.
 func (p *Balancer) Enter() bool {
 	if n := p.inFlight.Add(1); p.most > 0 && n > p.most {
 		p.inFlight.Add(-1)
@@ -81,12 +83,11 @@ func (p *Balancer) Enter() bool {
 	return true
 }
 
-// Leave ends the counting of a request that Enter let in.
+// Leave ends a request that Enter has counted.
 func (p *Balancer) Leave() { p.inFlight.Add(-1) }
 
-// Pick chooses a replica that was not tried yet. It waits only for the addresses
-// of names of which none is known, and asks for the context of that wait only then.
-// The caller returns the lease.
+// Pick chooses a replica that is not in tried and adds one to its InFlight; the caller takes that
+// back. Pick blocks only while no address is known. Only then does it call wait, for a context.
 func (p *Balancer) Pick(wait func() context.Context, now time.Time, tried []*Replica) (Pick, error) {
 	var few [8]candidate
 	all := p.candidates(few[:0], now)
@@ -145,9 +146,9 @@ func (s *service) await(ctx context.Context, list []candidate) ([]candidate, err
 	return nil, failure
 }
 
-// choose chooses one of all. If fewer than half of them are fit, or all that are were tried in
-// vain, the route is in panic: it chooses among all that the checks do not call unhealthy. So no
-// request is refused for what others have found out.
+// choose picks one of all. If fewer than half are healthy, or all healthy ones were tried, the route
+// is in panic: choose then ignores ejections and heeds only the active checks. So failures of some
+// requests never make the gateway refuse others.
 func (p *Balancer) choose(all []candidate, now time.Time, tried []*Replica) (Pick, error) {
 	if len(all) == 1 && len(tried) == 0 && !all[0].Replica.health.unhealthy.Load() {
 		return Pick{candidate: all[0], alone: true}, nil // also if another route took it out

@@ -54,8 +54,8 @@ func (e *environment) startOf(round uint64) uint64 {
 // turnSeed makes the order of turns one that clients cannot know.
 var turnSeed = maphash.MakeSeed()
 
-// randomStart returns at which place a round of turns begins. In turn for ever, a client could send
-// every request that fails to the same replica, which would look ill then.
+// randomStart returns the replica at which a round of turns begins. With a fixed order, a client could
+// direct all its failing requests at one replica and have it ejected.
 func randomStart(round uint64) uint64 { return maphash.Comparable(turnSeed, round) }
 
 // dialer returns what opens connections to replicas, in time.
