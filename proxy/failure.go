@@ -79,7 +79,7 @@ func (t *roundTrip) blameOf(status int, err error) upstream.Blame {
 		return upstream.Unreachable
 	case late, transport.IsTimeout(err):
 		return upstream.TooSlow
-	case t.tries.current.Reused:
+	case t.tries.current.Reused && !t.tries.current.Heard: // the service may have closed it just then
 		return upstream.Nobody
 	case transport.IsBroken(err):
 		return upstream.Reset

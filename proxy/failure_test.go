@@ -445,3 +445,42 @@ func TestNoChunkAtAll(t *testing.T) {
 		}
 	}
 }
+
+// TestGarbageOnAKeptConnection: a service that responds with nonsense is to blame, also on a connection
+// that had carried requests; one that only closes it may have done so just before.
+func TestGarbageOnAKeptConnection(t *testing.T) {
+	for garbage, want := range map[string]uint64{"XXXX\r\n\r\n": 1, "": 0} {
+		asked := 0
+		service := newUpstream(t, func(conn net.Conn, _ string) bool {
+			if asked++; asked > 1 {
+				_, _ = io.WriteString(conn, garbage)
+				return false
+			}
+			_, err := io.WriteString(conn, okAnswer)
+			return err == nil
+		})
+		g := newGateway(t, gatewayOptions{}, public(service.url))
+		for _, status := range []int{http.StatusOK, http.StatusBadGateway} {
+			if answer, _ := g.ask(t, "POST /public HTTP/1.1\r\nHost: g.example\r\nContent-Length: 1\r\n\r\nx"); answer.StatusCode != status {
+				t.Errorf("%q: status %d, want %d", garbage, answer.StatusCode, status)
+			}
+		}
+		if got := g.router.Replicas("public")[0].Failures; got != want {
+			t.Errorf("%q: %d failures, want %d", garbage, got, want)
+		}
+	}
+}
+
+// TestNoContentHasNoLength: RFC 9110 §8.6. Clients over HTTP/2 took the length for a body that is missing.
+func TestNoContentHasNoLength(t *testing.T) {
+	service := newUpstream(t, says("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"))
+	g := newGateway(t, gatewayOptions{http2: true}, public(service.url))
+	response, err := g.Client().Get(g.URL + "/public")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.ReadAll(response.Body); err != nil || response.Header.Get("Content-Length") != "" {
+		t.Errorf("body: %v, Content-Length: %q", err, response.Header.Get("Content-Length"))
+	}
+}

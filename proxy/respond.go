@@ -44,6 +44,9 @@ func (c *clientResponse) pass(a *transport.Response, policy *route.Policy) error
 			return begun.err
 		}
 	}
+	if a.Status == http.StatusNoContent {
+		a.Header = slices.DeleteFunc(a.Header, func(f http1.Field) bool { return f.Name == "Content-Length" }) // RFC 9110 §8.6
+	}
 	announced := announcedTrailer(a)
 	a.Header = overrule(c.Header(), policy, policy.EditResponse.Apply(cleanResponse(a.Header)))
 	addFields(c.Header(), a.Header)
@@ -144,6 +147,7 @@ func (c *clientResponse) stream(a *transport.Response, begun piece, buffer []byt
 			}
 		}
 		if p.isBroken() {
+			_ = c.FlushError() // so that the client can tell a response that broke off from a lost connection
 			c.blameService(p.err)
 			return p.err
 		}

@@ -138,6 +138,11 @@ func requestOf(to *Destination, r *http1.Request) *http.Request {
 	}
 	if body := bodyOf(r); body != nil {
 		out.Body, out.ContentLength = io.NopCloser(body), r.Length
+		if r.Body == nil && to.Protocol == H2C {
+			// A service that ends its connection says which requests it has not looked at
+			// (RFC 9113 §6.8). net/http sends such a request again if it can have the body again.
+			out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bodyOf(r)), nil }
+		}
 	}
 	return out
 }

@@ -138,7 +138,9 @@ func (h *health) tried(now time.Time, b Blame) {
 	switch {
 	case b == Good, b == BadStatus && !h.byRate:
 		h.restore(now)
-	case b == Nobody, b == TooSlow && !h.byRate:
+	case b == Nobody:
+	case b == TooSlow && !h.byRate: // a slow path proves nothing, but the next probe has to wait
+		h.last = now
 	default:
 		h.pause = min(2*h.pause, longestPause)
 		h.last = now

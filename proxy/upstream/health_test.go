@@ -116,3 +116,24 @@ func TestOutlier(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowProbe: a probe that is not answered in time neither brings the replica back nor makes its
+// pause longer, and the next one waits for the pause.
+func TestSlowProbe(t *testing.T) {
+	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	h := ejected(now, false)
+	for range 3 {
+		now = now.Add(firstPause)
+		if !h.claimProbe(now, false) {
+			t.Fatal("no probe after the pause")
+		}
+		now = now.Add(3 * time.Second)
+		h.tried(now, TooSlow)
+		if h.healthy() {
+			t.Fatal("a slow probe has brought it back")
+		}
+		if h.claimProbe(now.Add(firstPause-1), false) {
+			t.Error("the next probe did not wait")
+		}
+	}
+}
