@@ -65,21 +65,27 @@ func runRevoke(ctx context.Context, p *Process, args []string) error {
 	if _, err := c.call(ctx, http.MethodPost, "/revocations", "", wanted, &made); err != nil {
 		return err
 	}
+	return reportRevocation(ctx, p, shared, wanted, &made, *within)
+}
+
+// reportRevocation says what was revoked, and counts the live tokens that it covers for the time given.
+func reportRevocation(ctx context.Context, p *Process, shared *adminFlags, wanted revocationRequest, made *revocationMade, within time.Duration) error {
 	if *shared.output != "json" {
 		fmt.Fprintf(p.Stdout, "revoked: %s\n", made.ID)
 		if made.EndsAt != nil {
 			fmt.Fprintf(p.Stdout, "The rule ends by itself at %s, when nothing that it matches can be alive.\n", instant(made.EndsAt, ""))
 		}
 	}
-	if wanted.countable() && *within > 0 {
+	if wanted.countable() && within > 0 {
 		// The rule may have revoked the token that it was written with.
-		if c, err = shared.connect(ctx, p); err != nil {
+		c, err := shared.connect(ctx, p)
+		if err != nil {
 			return err
 		}
-		c.countMade(ctx, p, wanted, &made, *within)
+		c.countMade(ctx, p, wanted, made, within)
 	}
 	if *shared.output == "json" {
-		return printJSON(p, made)
+		return printJSON(p, *made)
 	}
 	if made.Count != nil {
 		fmt.Fprintf(p.Stdout, "It covers %s.\n", made.Count)
