@@ -56,7 +56,7 @@ type Config struct {
 
 	// RedisURL is secret because it may hold a password. Empty is the embedded
 	// store.
-	RedisURL  Secret `env:"REDIS_URL" doc:"redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://; empty: embedded, in memory, this process only"`
+	RedisURL  Secret `env:"REDIS_URL" doc:"redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://, more nodes as ?addr=HOST:PORT&addr=HOST:PORT; empty: embedded, in memory, this process only"`
 	KeyPrefix string `env:"KEY_PREFIX" envDefault:"sg" doc:"start of the name of every Redis key and channel: letters, digits and ._:-"`
 
 	// Issuer is an absolute URL without a slash at its end, so that endpoint
