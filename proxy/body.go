@@ -13,12 +13,12 @@ import (
 	"snowgate/request/fields"
 )
 
-// lingering is how long a client that still sends a body may go on after it was
-// answered, before its connection is closed.
+// lingering is how long a client may go on to send its body after the response, before the server
+// closes its connection.
 const lingering = time.Second
 
-// clientBody is the body of a request on its way to the service. It is read by
-// a goroutine of the transport, possibly after the answer has begun.
+// clientBody is the body of a request on its way to the service. A goroutine of the transport reads
+// it, possibly after the response has begun. The methods are safe for concurrent use.
 type clientBody struct {
 	request *http.Request
 	source  io.ReadCloser
@@ -73,7 +73,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	return b.account(n, err)
 }
 
-// begin sets the deadline of one Read.
+// begin sets the deadline of one Read, or returns why there is nothing more to read.
 func (b *clientBody) begin() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +94,7 @@ func (b *clientBody) begin() error {
 	return nil
 }
 
-// account keeps the books of one Read.
+// account records the result of one Read and applies the limit.
 func (b *clientBody) account(n int, err error) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,16 +121,15 @@ func (b *clientBody) account(n int, err error) (int, error) {
 	return n, err
 }
 
-// atEnd has f called by the Read that finds the end of the body.
+// atEnd sets f, which the Read that finds the end of the body calls.
 func (b *clientBody) atEnd(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.trailer = f
 }
 
-// answering lifts the bound on the silence of a client whose body goes on while it
-// is answered, as in a stream of gRPC: whether it says more is between it and the
-// service now.
+// answering lifts the limit on the silence of a client that sends while it receives the response,
+// as a gRPC stream does. From now on, client and service decide how long either is silent.
 func (b *clientBody) answering() {
 	if b == nil {
 		return
@@ -146,8 +145,8 @@ func (b *clientBody) answering() {
 // Close does nothing: the server owns the body.
 func (b *clientBody) Close() error { return nil }
 
-// interrupt ends all reading for the reason given. The transport waits for a Read
-// that hangs, even when its request was cancelled.
+// interrupt ends all reading for the reason given. Without it the transport would wait for a
+// blocked Read, even after its request was cancelled.
 func (b *clientBody) interrupt(reason error) {
 	if b == nil {
 		return
@@ -160,8 +159,8 @@ func (b *clientBody) interrupt(reason error) {
 	}
 }
 
-// settle waits for a Read that hangs when the exchange is given up, which may be because
-// of what that Read has met: only then failure knows. One that has met nothing is
+// settle waits for a blocked Read to return when the round trip is given up. What that Read met may
+// be the cause, and failure knows of it only afterwards. A Read whose time has not passed is
 // interrupted.
 func (b *clientBody) settle(reason error) {
 	if b == nil {
@@ -180,8 +179,8 @@ func (b *clientBody) settle(reason error) {
 	}
 }
 
-// failure returns the error by which the client's body ended, nil if it has
-// not ended, was read whole, or was not read on for another reason.
+// failure returns the error by which reading the body of the client failed. It is nil if the body
+// has not ended, was read to its end, or was interrupted by us.
 func (b *clientBody) failure() error {
 	if b == nil {
 		return nil
@@ -194,7 +193,7 @@ func (b *clientBody) failure() error {
 	return b.err
 }
 
-// whole reports whether there is nothing left to be read.
+// whole reports whether the body was read to its end.
 func (b *clientBody) whole() bool {
 	if b == nil {
 		return true
@@ -204,8 +203,8 @@ func (b *clientBody) whole() bool {
 	return errors.Is(b.err, io.EOF)
 }
 
-// finish ends the reading of the body. Of a response that was broken off, nothing is left that the
-// client could take while it sends what is left.
+// finish ends the reading of the body. If the response was broken off, the client gets no time to
+// send the rest.
 func (b *clientBody) finish(broken bool) {
 	if broken {
 		b.release(0)
@@ -214,10 +213,9 @@ func (b *clientBody) finish(broken bool) {
 	b.release(lingering)
 }
 
-// release ends all reading, before the handler returns. A Read that hangs is
-// cut short and waited for: the server cannot finish the request while it
-// lasts, and would lift the deadline within which it then discards what is left
-// of the body, for at most the time given.
+// release ends all reading before the handler returns. It interrupts a blocked Read and waits for
+// it: the server cannot finish the request while a Read lasts. Afterwards the server discards the
+// rest of the body, for at most linger.
 func (b *clientBody) release(linger time.Duration) {
 	if b == nil {
 		return
@@ -236,9 +234,9 @@ func (b *clientBody) release(linger time.Duration) {
 	}
 }
 
-// ForwardTrailer has the trailer fields that the client announced sent behind the body, but for those
-// that only the gateway says. HTTP/1.1 services are sent none: many of them take a trailer for more of
-// the header.
+// ForwardTrailer announces in r the trailer fields that the client announced, and has them sent
+// after the body. Fields that only the gateway may set are left out. Services that speak HTTP/1.1
+// get no trailer: many of them merge it into the header.
 func (b *clientBody) ForwardTrailer(r *http.Request) {
 	if b == nil || len(b.request.Trailer) == 0 {
 		return

@@ -24,9 +24,9 @@ type outgoing struct {
 	ahead bool             // the whole body was read ahead, so no other goroutine reads it
 }
 
-// compose makes the request to the service of what the client has sent, but for what depends on the
-// replica. Only what the client may say is passed on, and what the gateway says comes after it, so
-// that nothing of that can be taken away by the client's Connection.
+// compose builds the request to the service, without what depends on the replica. It passes on what
+// the client may send, and appends the fields of the gateway after that, so that the Connection
+// field of the client cannot remove them.
 func (o *outgoing) compose(in *http.Request, x *exchange.Exchange, policy *route.Policy, body *clientBody) {
 	o.list, _ = fieldLists.Get().(*[]http1.Field)
 	list := appendPassed((*o.list)[:0], in, x, policy)
@@ -50,9 +50,9 @@ func (o *outgoing) compose(in *http.Request, x *exchange.Exchange, policy *route
 	}
 }
 
-// sortFields puts fields into the order of their names, and leaves those with the same name
-// as they are. There are few, and those of the gateway come in order, so it inserts one after
-// the other; a client that sends hundreds is not to make that dear.
+// sortFields sorts fields by name and keeps the order of equal names. There are few fields, and
+// those of the gateway are sorted, so insertion sort is fast. Above 32 fields it uses the sort of
+// the standard library.
 func sortFields(list []http1.Field) {
 	const few = 32
 	if len(list) > few {
@@ -108,7 +108,7 @@ func (o *outgoing) readAhead(in *http.Request, body *clientBody) {
 	o.Begun, o.ahead = begun, body.whole() && int64(len(begun)) == length
 }
 
-// appendPassed appends the fields of the client that are passed on.
+// appendPassed appends the fields of the client that may pass.
 func appendPassed(list []http1.Field, r *http.Request, x *exchange.Exchange, policy *route.Policy) []http1.Field {
 	in := r.Header
 	connection := optionsOf(in["Connection"])
@@ -126,7 +126,7 @@ func appendPassed(list []http1.Field, r *http.Request, x *exchange.Exchange, pol
 	return list
 }
 
-// mayPass reports whether the field name of the client is passed on.
+// mayPass reports whether the field name of the client passes on this route.
 func mayPass(name string, in *http.Request, x *exchange.Exchange, policy *route.Policy) bool {
 	switch name {
 	case "Authorization":
@@ -139,10 +139,9 @@ func mayPass(name string, in *http.Request, x *exchange.Exchange, policy *route.
 	return maySend(name, x.PeerTrusted)
 }
 
-// upgrading reports whether the request may become a WebSocket (RFC 6455 §4.1).
-// No other protocol is ever negotiated: behind one, the gateway would judge the
-// first request only. A handshake has no body: while the body is sent on, the goroutine that
-// does so reads from the client, and so would the tunnel.
+// upgrading reports whether the request may become a WebSocket (RFC 6455 §4.1). The gateway
+// negotiates no other protocol: after one, it would see the first request only. A handshake must
+// have no body, because the upload and the tunnel would both read from the client.
 func upgrading(in *http.Request, policy *route.Policy, body *clientBody) bool {
 	upgrade := in.Header["Upgrade"]
 	return policy.WebSocket && body == nil && in.Method == http.MethodGet &&
@@ -160,9 +159,9 @@ func forwardedPath(x *exchange.Exchange, policy *route.Policy) string {
 	return policy.AddPrefix + raw
 }
 
-// strip removes the first segments from a canonical path. What is left starts
-// with a slash. It counts instead of comparing, because a segment of the prefix
-// may be received with more characters encoded than the route is written with.
+// strip removes the first segments of a canonical path. The result starts with a slash. It counts
+// segments instead of comparing text, because the client may have encoded more characters than the
+// configuration.
 func strip(raw string, segments int) string {
 	for range segments {
 		end := strings.IndexByte(raw[1:], '/')
@@ -174,8 +173,8 @@ func strip(raw string, segments int) string {
 	return raw
 }
 
-// appendForwarded tells how the request came to the gateway. What a trusted proxy
-// said of that is continued, what anybody else said is gone already.
+// appendForwarded appends the X-Forwarded-* fields. It continues those of a trusted proxy; those of
+// anybody else were removed before.
 func appendForwarded(list []http1.Field, in *http.Request, x *exchange.Exchange) []http1.Field {
 	host, proto, chain := in.Host, "http", ""
 	if in.TLS != nil {
@@ -205,7 +204,7 @@ func onlyOr(values []string, fallback string) string {
 	return fallback
 }
 
-// appendIdentity tells who asks. On a public route nobody does.
+// appendIdentity appends the identity of the caller. A public route has none.
 func appendIdentity(list []http1.Field, x *exchange.Exchange) []http1.Field {
 	list = append(list, http1.Field{Name: headerRequestID, Value: x.RequestID})
 	if x.Token.IsZero() {
@@ -218,7 +217,7 @@ func appendIdentity(list []http1.Field, x *exchange.Exchange) []http1.Field {
 		http1.Field{Name: headerTokenID, Value: x.TokenID})
 }
 
-// hostFor returns what Host says to the service at t.
+// hostFor returns the Host field for the service at t.
 func hostFor(t *route.Target, in *http.Request, policy *route.Policy) string {
 	switch {
 	case policy.HostHeader != "":

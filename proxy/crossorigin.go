@@ -12,26 +12,23 @@ import (
 	"snowgate/request/exchange"
 )
 
-// isPreflight reports whether r is the question of a browser whether it may make a
-// request, and no request of a program (Fetch Standard, "CORS-preflight fetch").
+// isPreflight reports whether r is a CORS preflight of a browser (Fetch Standard, "CORS-preflight
+// fetch").
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// takesPreflight reports whether r is answered by [CrossOrigin], whatever the
-// methods of the route are.
+// takesPreflight reports whether [CrossOrigin] answers r, whatever the methods of the route are.
 func (p *entry) takesPreflight(r *http.Request) bool { return p.Cors != nil && isPreflight(r) }
 
 var varyOrigin = []string{"Origin"}
 
-// CrossOrigin speaks with browsers about the routes that have a [CORS]: it answers
-// preflights, which never go further, and lays out for every other request what the
-// browser is told with the answer, whoever makes that. It belongs behind [Match]
-// and before the judgement of the token: a preflight carries none.
+// CrossOrigin returns a middleware for the routes that have a [route.CORS]. It answers preflights
+// itself. For other requests it sets the CORS fields of the response, whoever writes that. It
+// belongs after [Match] and before authentication, because a preflight carries no token.
 //
-// A preflight is answered with 204 in either case; one that is refused does not say
-// that the request is allowed, and the cause of that is in the exchange. Requests
-// with several Origin fields are 400.
+// A preflight gets 204 in either case; the response to a refused one does not allow the request,
+// and its cause is in the exchange. A request with several Origin fields gets 400.
 func CrossOrigin() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,8 +62,7 @@ var (
 	errHeaders = errors.New("proxy: preflight: a header field is not allowed")
 )
 
-// preflightRefusal tells why the preflight r was answered without a permission, nil
-// if it has one.
+// preflightRefusal returns why the preflight r was refused, nil if it was not.
 func (p *entry) preflightRefusal(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case w.Header()["Access-Control-Allow-Origin"] != nil:
@@ -80,8 +76,8 @@ func (p *entry) preflightRefusal(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// overrule removes from list, the header of a response of the service, what the gateway says itself in
-// own: to browsers about the route, and about TLS (RFC 6797 §6.1 wants one Strict-Transport-Security).
+// overrule removes from list, the header of a response of the service, the fields that the gateway
+// sets itself in own: CORS fields, and Strict-Transport-Security, of which RFC 6797 §6.1 wants one.
 func overrule(own http.Header, policy *route.Policy, list []http1.Field) []http1.Field {
 	secure := own["Strict-Transport-Security"] != nil
 	if policy.Cors == nil && !secure {

@@ -8,8 +8,8 @@ import (
 	"snowgate/request/fields"
 )
 
-// The header fields that tell a service who asks and how the request came to
-// it. Services believe them, so nobody else may say them.
+// The header fields by which the gateway tells a service who sends a request and how it came.
+// Services trust them, so only the gateway may set them.
 const (
 	headerClient         = "X-Snowgate-Client"
 	headerScope          = "X-Snowgate-Scope"
@@ -23,8 +23,8 @@ const (
 	headerTracestate     = "Tracestate"
 )
 
-// common reports whether name is one of those that are in nearly every message and may
-// pass in both directions. It is only quicker than to find that out.
+// common reports whether name is a field that nearly every message has and that may pass in both
+// directions. It gives the same result as the rules below, and is faster.
 func common(name string) bool {
 	switch name {
 	case "Accept", "Accept-Encoding", "Accept-Language", "Accept-Ranges", "Cache-Control", "Content-Encoding", "Content-Type",
@@ -34,7 +34,7 @@ func common(name string) bool {
 	return false
 }
 
-// usual reports whether name is spelled with letters, digits and dashes only.
+// usual reports whether name has only letters, digits and dashes.
 func usual(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -48,11 +48,10 @@ func usual(name string) bool {
 // hopByHop reports whether a field concerns one connection only.
 func hopByHop(name string) bool { return slices.Contains(fields.HopByHop[:], name) }
 
-// maySend reports whether a client may send the field name, which is in the spelling
-// that is canonical for net/http, to a service. A trusted peer may say how the request
-// came to it. Fields that frame a message or concern a connection are never passed on:
-// where the request to the service needs one, it gets its own. Authorization and
-// Tracestate are decided about elsewhere.
+// maySend reports whether a client may send the field name to a service. name is in canonical form
+// (see [http.CanonicalHeaderKey]). A trusted peer may also send forwarding fields. Framing and
+// hop-by-hop fields never pass; the request to the service has its own. Authorization and
+// Tracestate are decided by mayPass.
 func maySend(name string, trusted bool) bool {
 	if common(name) {
 		return true
@@ -67,16 +66,15 @@ func maySend(name string, trusted bool) bool {
 	}
 }
 
-// mayRespond reports whether a service may send the field name, in the header or the
-// trailer of an answer, to the caller. It may not repeat what we told it, call the
-// request by another name, or say other places to be found at (RFC 7838), where no
-// gateway is.
+// mayRespond reports whether a service may send the field name to the client, in the header or in
+// the trailer. A service must not repeat the identity fields, rename the request, or name other
+// servers (Alt-Svc, RFC 7838), where there is no gateway.
 func mayRespond(name string) bool {
 	return common(name) || fields.KindOf(name) != fields.Identity && name != "Alt-Svc" && !hopByHop(name)
 }
 
-// cleanResponse removes from list, which it changes, what a service may not say to the
-// caller, and the fields that its Connection names.
+// cleanResponse removes from list the fields that a service must not send to the client, and those
+// that its Connection names. It changes list.
 func cleanResponse(list []http1.Field) []http1.Field {
 	connection := optionsOf(valuesOf(list, "Connection"))
 	return slices.DeleteFunc(list, func(f http1.Field) bool {
@@ -84,18 +82,18 @@ func cleanResponse(list []http1.Field) []http1.Field {
 	})
 }
 
-// fewOptions is how many bytes of options are looked through for every field. Of more, a set is
-// made once, so that many options beside many fields are not dear.
+// fewOptions is up to how many bytes of connection options each lookup scans them. Longer ones go
+// into a set once, so that many options beside many fields do not cost quadratic time.
 const fewOptions = 64
 
-// connectionOptions are what Connection says.
+// connectionOptions are the options of the Connection fields of one message (RFC 9110 §7.6.1).
 type connectionOptions struct {
 	lines []string
 	set   map[string]struct{} // of lines, in lower case; nil if they are short
 }
 
-// optionsOf returns what lines of Connection say, or nothing if that is the usual, which names a
-// field that never passes.
+// optionsOf returns the options in lines. The usual "keep-alive" names no field that could pass, so
+// it counts as none.
 func optionsOf(lines []string) connectionOptions {
 	if len(lines) == 1 && lines[0] == "keep-alive" {
 		return connectionOptions{}
@@ -116,7 +114,7 @@ func optionsOf(lines []string) connectionOptions {
 	return connectionOptions{set: set}
 }
 
-// name reports whether the field name is among the options.
+// name reports whether the options name the field.
 func (o connectionOptions) name(name string) bool {
 	if o.set != nil {
 		_, found := o.set[strings.ToLower(name)]

@@ -13,9 +13,8 @@ import (
 	"snowgate/tokens"
 )
 
-// Router holds the table of the moment, and what is known of the services behind
-// it. The zero value has no routes. It is safe for concurrent use and must not be
-// copied.
+// Router holds the current table of routes and the replicas of their services. The zero value has
+// no routes. It is safe for concurrent use and must not be copied.
 type Router struct {
 	// Resolver looks up the names of services; nil is [net.DefaultResolver]. It
 	// must be set before the first table.
@@ -36,17 +35,16 @@ type Router struct {
 	upstreams upstream.Set
 }
 
-// snapshot is a table with what its routes send their requests to.
+// snapshot is a table together with the balancers of its routes. It never changes.
 type snapshot struct {
 	table   *route.Table
 	entries []entry     // in the order of the routes
 	since   []time.Time // when each of them became what it is
 }
 
-// entry is a route in force, as requests see it. It fills one line of the processor's cache (64
-// bytes), and holds only what a route cannot have in common with others: of ten thousand routes
-// that are asked in turn, none is in a cache when its next request comes, and every line that
-// belongs to it alone is waited for.
+// entry is a route in force, as requests see it. It fits into one cache line (64 bytes) and holds
+// only what differs from route to route. With ten thousand routes, the entry of a request is in no
+// cache of the processor, and every line that belongs to one route alone costs a wait.
 type entry struct {
 	*route.Policy
 	name     string // of the route
@@ -54,9 +52,8 @@ type entry struct {
 	counter  exchange.Counter // nil: nobody counts
 }
 
-// Swap makes t the table for every request from now on. Requests under way keep
-// the route they have. What is known of services that t names as well, and the
-// connections to them, are kept.
+// Swap makes t the table for every request from now on. Requests in flight keep the route that they
+// have. Replicas of services that t still names keep their state and their connections.
 func (r *Router) Swap(t *route.Table) {
 	r.swapping.Lock()
 	defer r.swapping.Unlock()
@@ -91,11 +88,10 @@ func (r *Router) Swap(t *route.Table) {
 	}
 }
 
-// Close ends what goes on beside the requests, and closes the connections to
-// services that no request is using.
+// Close stops look-ups and health checks, and closes the connections that no request uses.
 func (r *Router) Close() { r.upstreams.Close() }
 
-// Table returns the table of the moment, never nil.
+// Table returns the current table. It is never nil.
 func (r *Router) Table() *route.Table { return r.layout().table }
 
 var noLayout = &snapshot{table: new(route.Table)}
@@ -107,10 +103,11 @@ func (r *Router) layout() *snapshot {
 	return noLayout
 }
 
-// Match finds the route of each request and leaves it in the exchange for
-// [Requirement] and [Forwarder]. It answers 404 if there is none, 400 to an
-// encoded slash that the route does not allow, and 405 to a method that it does
-// not allow (RFC 9110 §15.5.6), except for preflights to [CrossOrigin]. It needs the canonical path in the exchange.
+// Match returns a middleware that finds the route of each request and stores it in the exchange,
+// for [Requirement] and [Forwarder]. It responds with 404 if there is no route, with 400 to an
+// encoded slash that the route does not allow, and with 405 to a method that the route does not
+// allow (RFC 9110 §15.5.6). Preflights for [CrossOrigin] pass. The exchange must have the canonical
+// path.
 func Match(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -131,7 +128,7 @@ func Match(router *Router) func(http.Handler) http.Handler {
 	}
 }
 
-// match leaves the route of r in its exchange, and returns it unless r is to be refused.
+// match stores the route of r in its exchange and returns it, or the error with which r is refused.
 func match(now *snapshot, r *http.Request) (*entry, error) {
 	x := exchange.From(r.Context())
 	i, found := now.table.Find(r.Host, x.Path.Match)
@@ -167,9 +164,8 @@ func matched(x *exchange.Exchange) *entry {
 	return found
 }
 
-// Requirement tells what the route of r asks of a token, and whether it asks
-// for one at all. A request without a route needs a token: who forgets [Match]
-// gets no open door.
+// Requirement returns what the route of r requires of a token, and whether it requires one. A
+// request without a route requires a token, so that a forgotten [Match] opens nothing.
 func Requirement(r *http.Request) (tokens.Requirement, bool) {
 	route := matched(exchange.From(r.Context()))
 	if route == nil {
