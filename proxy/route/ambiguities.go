@@ -7,12 +7,11 @@ import (
 	"snowgate/request/canonical"
 )
 
-// Ambiguous reports whether a service could read path as one that belongs to
-// another route than that with the number route, or to the gateway itself. Two things are read in two
-// ways: path parameters (RFC 3986 §3.3), which servlet containers cut off
-// before they look for a handler, and an encoded slash, which many servers take
-// for a slash. /svc;x/y and /svc%2Fy must not be a way around what /svc asks for.
-// Paths without either cost one scan.
+// Ambiguous reports whether a service could read path as a path of another route than the one with
+// index route, or of the gateway itself. Two things are read in two ways: path parameters (RFC 3986
+// §3.3), which servlet containers remove before they look for a handler, and an encoded slash,
+// which many servers decode. So /svc;x/y and /svc%2Fy cannot get around what /svc requires. Paths
+// with neither cost one scan.
 func (t *Table) Ambiguous(host string, path canonical.Path, route int) bool {
 	if !path.EncodedSlash && !strings.Contains(path.Match, ";") {
 		return false

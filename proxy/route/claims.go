@@ -2,8 +2,9 @@ package route
 
 import "strings"
 
-// claims finds the route of a table from which another one would take requests. It looks at the
-// segments of a path, not at each route: there may be thousands, and Docker's labels name as many.
+// claims finds the route of a table from which another route would take requests. The work grows
+// with the segments of a path, not with the number of routes: there may be thousands, and Docker
+// labels add more.
 type claims struct {
 	anyHost pathTree             // routes for any host
 	read    map[string]*pathTree // by host, routes whose path has parameters, by the path without

@@ -12,10 +12,9 @@ import (
 	"snowgate/request/canonical"
 )
 
-// CORS says which pages of other origins may use a route from a browser (Fetch
-// Standard, "CORS protocol"). The gateway then answers preflights itself, and says
-// to the browser what it says on every answer of the route, also on those that it
-// makes itself; what the service says of the matter is dropped.
+// CORS says which pages of other origins may use a route from a browser (Fetch Standard, "CORS
+// protocol"). The gateway answers preflights itself and sets the CORS fields of every response, its
+// own included. CORS fields of the service are dropped.
 type CORS struct {
 	// Origins are patterns of [canonical.ValidOrigin]. Required.
 	Origins []string
@@ -36,8 +35,8 @@ type CORS struct {
 	MaxAge time.Duration
 }
 
-// gatewayFields are the fields of the gateway's own answers that a program has a
-// use for, and that browsers show it only if told to.
+// gatewayFields are response fields of the gateway that programs need. A browser shows them to a
+// page only if they are exposed.
 var gatewayFields = []string{"WWW-Authenticate", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id"}
 
 var browserMethods = []string{
@@ -71,8 +70,8 @@ func (c *CORS) valid(r *Route) error {
 	return errors.Join(faults...)
 }
 
-// options puts c into the terms of the library. It never leaves a list empty for
-// which the library has a default of its own.
+// options translates c for the CORS library. It leaves no list empty for which the library has a
+// default.
 func (c *CORS) options() cors.Options {
 	headers := c.RequestHeaders
 	if len(headers) == 0 {

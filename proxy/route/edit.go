@@ -10,13 +10,12 @@ import (
 	"snowgate/request/fields"
 )
 
-// Edits are changes of a header that a route makes. Fields that [fields.Editable]
-// does not name are refused by [NewTable]: nothing here can touch what tells a
-// service who asks.
+// Edits are changes that a route makes to a header. [NewTable] refuses fields that
+// [fields.Editable] does not allow, so edits cannot touch identity fields.
 type Edits struct {
-	// Set holds fields by name. They replace whatever is there under that name.
+	// Set holds fields by name. They replace all fields of that name.
 	Set map[string]string
-	// Remove holds the names of fields that are taken out, before others are set.
+	// Remove holds names of fields that are removed before Set applies.
 	Remove []string
 }
 
@@ -53,8 +52,8 @@ func (e *Edits) orNil() *Edits {
 	return e
 }
 
-// RemoveFrom takes the fields out of list, a header or a trailer, in every spelling: a
-// service that cannot tell X_Env from X-Env would believe a client's.
+// RemoveFrom removes the fields from list, a header or a trailer, in every spelling: a service that
+// does not distinguish X_Env from X-Env would trust the field of a client.
 func (e *Edits) RemoveFrom(list []http1.Field) []http1.Field {
 	if e.None() {
 		return list
@@ -71,7 +70,7 @@ func (e *Edits) touches(name string) bool {
 	return slices.ContainsFunc(e.Remove, func(removed string) bool { return fields.Same(name, removed) })
 }
 
-// Apply changes list, and returns it as it is then.
+// Apply applies the edits to list, which it changes, and returns the result.
 func (e *Edits) Apply(list []http1.Field) []http1.Field {
 	if e.None() {
 		return list

@@ -20,8 +20,7 @@ import (
 	"snowgate/tokens"
 )
 
-// DefaultTimeout is how long a service may take to the header of its answer
-// where its route does not say.
+// DefaultTimeout is the response timeout of routes that set none.
 const DefaultTimeout = 30 * time.Second
 
 // Route says which requests go to which service, and what they need for it.
@@ -34,14 +33,14 @@ type Route struct {
 	// Path is the prefix of the paths the route answers to, at a segment
 	// boundary: /a is a prefix of /a and /a/b, not of /ab. Required.
 	Path string
-	// Source is where the route was learned from, "file" if empty, and Owner whose
-	// it is there. They are for people: faults and logs name them.
+	// Source is where the route comes from, "file" if empty. Owner is who owns it there. Both are
+	// for people: error texts and logs name them.
 	Source, Owner string
 	// Upstreams are the base URLs of the service. Each address of their names is
 	// a replica. A route without any cannot be requested; it serves forward-auth.
 	Upstreams []*url.URL
-	// Discovered tells that the service has Replicas, and no Upstreams. Without any
-	// for the moment, requests are answered 503.
+	// Discovered means that the service has Replicas and no Upstreams. While there is no replica,
+	// requests get 503.
 	Discovered bool
 	Replicas   []Replica
 	// StripPrefix removes Path from the path before it is forwarded.
@@ -49,62 +48,60 @@ type Route struct {
 	// Methods are the methods that are allowed, and no others: HEAD and OPTIONS
 	// have to be named. Empty: all but CONNECT and TRACE.
 	Methods []string
-	// Requirement is what a token must be good for.
+	// Requirement is the scope and audience that a token must have.
 	Requirement tokens.Requirement
 	// Public lets requests pass without a token.
 	Public bool
-	// Standard has HTTP/1.1 without TLS sent by the transport of net/http too, which sends all
-	// the rest: the way to settle a doubt about ours.
+	// Standard sends HTTP/1.1 without TLS through net/http as well, which sends everything else.
+	// An operator can settle a doubt about our transport with it.
 	Standard bool
 	// WebSocket lets connections be upgraded to the WebSocket protocol.
 	WebSocket bool
 	// PassToken forwards the client's Authorization header.
 	PassToken bool
-	// Timeout bounds the wait for the header of the answer, not counting the
-	// time in which the client sends its body. 0: [DefaultTimeout].
+	// Timeout limits the wait for the header of the response. The time in which the client sends
+	// its body does not count. 0: [DefaultTimeout].
 	Timeout time.Duration
-	// MaxBody bounds the request body, in bytes. 0: no bound.
+	// MaxBody limits the request body, in bytes. 0: no limit.
 	MaxBody int64
 	// AllowEncodedSlash accepts paths with an encoded slash.
 	AllowEncodedSlash bool
 	// Balance is how the replica of a request is chosen. Empty: [RoundRobin].
 	Balance Balance
-	// Health, if set, has every replica asked for how it does. Routes with the
-	// same upstream must agree.
+	// Health, if set, is the active check of every replica. Routes with the same upstream must
+	// agree.
 	Health *HealthCheck
-	// MaxInFlight bounds the requests that wait for an answer or are answered at
-	// one time, streams included. 0: no bound.
+	// MaxInFlight limits the requests that are in flight at one time, streams included. 0: no
+	// limit.
 	MaxInFlight int
 
-	// Rate bounds how often the route is asked, ClientRate how often by one client.
-	// The zero value is no bound.
+	// Rate limits how often the route is requested, ClientRate how often by one client. The zero
+	// value is no limit.
 	Rate, ClientRate limit.Rate
 	// AddPrefix goes before the path that is forwarded, after StripPrefix.
 	AddPrefix string
-	// EditRequest and EditResponse change the header of requests and of answers of the
-	// service.
+	// EditRequest and EditResponse change the header of requests to the service and of its
+	// responses.
 	EditRequest, EditResponse Edits
-	// HostHeader is what Host says to the service; UpstreamHost has it say the host
-	// of the upstream's URL. Neither: what the client has sent.
+	// HostHeader replaces the Host field for the service. UpstreamHost sends the host of the
+	// upstream URL instead. With neither, the service gets the Host of the client.
 	HostHeader   string
 	UpstreamHost bool
 
-	// CORS, if set, has the gateway answer browsers about pages of other origins.
-	// Nil leaves that to the service.
+	// CORS, if set, makes the gateway answer CORS requests of browsers. If nil, the service does.
 	CORS *CORS
 
-	// What NewTable works out.
+	// Computed by NewTable.
 	Targets  []Target // of Upstreams
 	allow    methods  // of Methods
 	segments int      // in Path
 	cors     *cors.Cors
 }
 
-// Replica is one instance of a service that was found by other means than by the
-// addresses of a name.
+// Replica is an instance of a service that was discovered, not looked up by name.
 type Replica struct {
-	// ID tells replicas apart: what is known of one, and the connections to it, are
-	// never another's, even if it has the same address. Required.
+	// ID identifies the replica. State and connections are never shared between two ids, even if
+	// the address is the same. Required.
 	ID string
 	// Name is for people.
 	Name string
@@ -121,8 +118,7 @@ type Target struct {
 	Source     string  // of its route
 }
 
-// UpstreamKey tells upstreams apart: targets that differ only in their path share
-// one.
+// UpstreamKey identifies the upstream of t. Targets that differ only in their path share one.
 func (t Target) UpstreamKey() string {
 	return t.Scheme + "://" + t.Host + " " + string(t.Protocol) + " " + t.Replica.ID
 }
@@ -143,7 +139,7 @@ func (m methods) Include(method string) bool {
 	return false
 }
 
-// compile returns a copy of r that is ready for use, or all its faults.
+// compile returns a checked copy of r that is ready for use, or all its errors.
 func (r Route) compile() (*Route, error) {
 	r.Methods = slices.Clone(r.Methods)
 	r.allow = methods(strings.Join(r.Methods, ", "))
@@ -250,14 +246,14 @@ func (r *Route) compileTargets() error {
 // replica.
 func (r *Route) forwards() bool { return len(r.Targets) > 0 || r.Discovered }
 
-// Says reports whether r and other say the same.
+// Says reports whether r and other are equal as configuration.
 func (r *Route) Says(other *Route) bool {
 	a, b := *r, *other
 	a.cors, b.cors = nil, nil // made of CORS
 	return reflect.DeepEqual(a, b)
 }
 
-// whose names r and whose it is, for faults.
+// whose names r and its owner, for error texts.
 func (r *Route) whose() string {
 	name := fmt.Sprintf("route %q", r.Name)
 	switch {
@@ -331,8 +327,8 @@ func (r *Route) normalHost() (string, error) {
 	return host, nil
 }
 
-// newTarget reads an upstream. A WebSocket needs HTTP/1.1: net/http cannot send its
-// handshake over HTTP/2 (RFC 8441).
+// newTarget parses the URL of an upstream. A WebSocket needs HTTP/1.1, because net/http cannot send
+// the handshake over HTTP/2 (RFC 8441).
 func newTarget(u *url.URL, webSocket bool) (Target, error) {
 	switch {
 	case u == nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":

@@ -10,26 +10,25 @@ import (
 	"snowgate/request/canonical"
 )
 
-// Table is a set of routes that were found to be in order. It never changes and
-// is safe for concurrent use. The zero value has no routes.
+// Table is a set of checked routes. It never changes and is safe for concurrent use. The zero value
+// has no routes.
 type Table struct {
 	Routes   []*Route
 	hosts    map[string][]level // by normal host, those with more segments first; "" is for any host
 	reserved []string           // the gateway's own paths
 }
 
-// level holds the routes of one host whose paths have the same number of segments: by the path,
-// where they are among all. A request finds its route with one look into a map, instead of one for
-// every segment of its path, and touches no memory of the route itself for that.
+// level holds the routes of one host whose paths have the same number of segments, as indexes by
+// path. A request needs one map look-up for each number of segments that occurs, and touches no
+// memory of other routes.
 type level struct {
 	segments int
 	routes   map[string]int
 }
 
-// NewTable checks routes and returns them as a table. reserved are the paths
-// that the gateway answers itself, on every host, with everything below them:
-// a route at or below one would never be reached, and is refused.
-// All faults are reported together; the order of routes has no meaning.
+// NewTable checks routes and returns them as a table, or all errors of all routes. reserved are
+// paths that the gateway serves itself, on every host and with everything below; a route there
+// could never be reached, and is refused. The order of routes has no meaning.
 func NewTable(routes []Route, reserved []string) (*Table, error) {
 	table := &Table{hosts: make(map[string][]level), reserved: slices.Clone(reserved)}
 	names := make(map[string]bool, len(routes))
@@ -53,11 +52,10 @@ func NewTable(routes []Route, reserved []string) (*Table, error) {
 	return table, nil
 }
 
-// Extend returns a table with the routes of t and those of more that are in order,
-// have no name that a route before them has, take no request that a route before them
-// answers, and lie at none of the gateway's own paths. refused says, by index in more, what is wrong with the
-// others; a conflict names the owners of both. t stays as it is, and is returned if there are
-// no more.
+// Extend returns a table with the routes of t and the valid ones of more. A route of more is
+// refused if its name is taken, if it would take requests that a route before it serves, or if it
+// lies at a reserved path. refused holds the errors by index in more; a conflict names both owners.
+// t does not change, and is returned if more is empty.
 func (t *Table) Extend(more []Route) (extended *Table, refused map[int]error) {
 	if len(more) == 0 {
 		return t, nil
@@ -85,8 +83,8 @@ func (t *Table) Extend(more []Route) (extended *Table, refused map[int]error) {
 	return extended, refused
 }
 
-// append adds route unless something is in its way. namesake is the route that has
-// its name, or nil.
+// append adds route, or returns what is in its way. namesake is the route with the same name, or
+// nil.
 func (t *Table) append(route, namesake *Route, taken *claims) error {
 	if namesake != nil {
 		return fmt.Errorf("%s: %s has the same name", route.whose(), namesake.whose())
@@ -102,8 +100,8 @@ func (t *Table) append(route, namesake *Route, taken *claims) error {
 	return t.add(route)
 }
 
-// loser returns a route of t that would answer fewer requests, or others, if route were added;
-// nil if there is none. A route with a host goes before all that have none, whatever their paths.
+// loser returns a route of t that would serve fewer or other requests if route were added, nil if
+// there is none. A route with a host takes precedence over all without one, whatever their paths.
 func (t *Table) loser(route *Route, taken *claims) *Route {
 	if i, found := longest(t.hosts[route.Host], route.Path); found {
 		return t.Routes[i]
@@ -111,8 +109,8 @@ func (t *Table) loser(route *Route, taken *claims) *Route {
 	return taken.loser(route)
 }
 
-// checkHealth refuses routes that want the same upstream checked in different
-// ways: there is one state for both.
+// checkHealth refuses routes that check the same upstream in different ways, because the state is
+// shared.
 func (t *Table) checkHealth() error {
 	first := make(map[string]*Route)
 	var faults []error
@@ -161,11 +159,10 @@ func (t *Table) add(route *Route) error {
 	return nil
 }
 
-// Lookup returns the route for a request to host, which may have a port, with
-// the canonical path match (see [canonical.Path]), or nil. Routes of the host
-// itself come first, then those for any host; of several the one with the
-// longest path is taken. The cost grows with how many different depths their paths have,
-// not with their number, and nothing is allocated for a host in lower case.
+// Lookup returns the route for a request to host, which may have a port, with the canonical path
+// match (see [canonical.Path]), or nil. Routes of the host itself take precedence over those for
+// any host; among those the longest path wins. The cost grows with the number of different depths
+// of paths, not with the number of routes. Nothing is allocated for a host in lower case.
 func (t *Table) Lookup(host, match string) *Route {
 	i, found := t.Find(host, match)
 	if !found {
@@ -174,7 +171,7 @@ func (t *Table) Lookup(host, match string) *Route {
 	return t.Routes[i]
 }
 
-// Find is Lookup, but returns the place of the route among all.
+// Find is Lookup, but returns the index of the route.
 func (t *Table) Find(host, match string) (i int, found bool) {
 	name, err := canonical.Host(host)
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"snowgate/proxy/transport"
 )
 
-// maxCheckBody is how much of the response to a check is read, in bytes.
+// maxCheckBody is how many bytes of the response to a check are read.
 const maxCheckBody = 32 << 10
 
-// checker runs the checks of one upstream until it is stopped.
+// checker runs the active checks of one upstream until it is stopped.
 type checker struct {
 	route.HealthCheck
 	upstream *upstream
 	stopped  chan struct{}
 }
 
-// setCheck has u checked as c says, or not at all if it is nil. A check that is
-// the same goes on. Who is not checked any more is given the benefit of the doubt.
+// setCheck starts the checks that c describes, or stops them if c is nil. Equal checks go on.
+// Replicas that are no longer checked count as healthy.
 func (u *upstream) setCheck(c *route.HealthCheck) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -49,7 +49,7 @@ func (u *upstream) setCheck(c *route.HealthCheck) {
 	u.env.tasks.start(func(ctx context.Context) { panics.Keep(ctx, panics.Health, check.run) }, nil)
 }
 
-// run checks all replicas at once, and again after each interval.
+// run checks all replicas at once and after each interval.
 func (c *checker) run(ctx context.Context) {
 	ticker := time.NewTicker(c.Interval)
 	defer ticker.Stop()
@@ -83,7 +83,7 @@ func (c *checker) round(ctx context.Context) {
 	asking.Wait()
 }
 
-// note takes over a result, unless the check was stopped meanwhile.
+// note records a result unless the checks were stopped meanwhile, and tells of a change.
 func (c *checker) note(r *Replica, err error) {
 	if tell := c.upstream.env.Checked; c.takeOver(r, err) && tell != nil {
 		tell(c.upstream.scheme+"://"+c.upstream.authority, r.address, err)
@@ -97,7 +97,7 @@ func (c *checker) takeOver(r *Replica, err error) bool {
 	return c.upstream.check == c && r.health.checked(c.upstream.env.Time(), err)
 }
 
-// ask asks one replica how it does.
+// ask checks one replica.
 func (c *checker) ask(ctx context.Context, r *Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -116,8 +116,7 @@ func (c *checker) ask(ctx context.Context, r *Replica) error {
 	return nil
 }
 
-// checkInterval returns how long it takes until a replica that is not fit may be
-// found to be.
+// checkInterval returns how long it takes at most until an unhealthy replica can be found healthy.
 func (u *upstream) checkInterval() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

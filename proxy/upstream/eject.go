@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Report notes the end of an attempt with l.
+// Report records the outcome of an attempt. It ejects the replica if the rules say so.
 func (p *Balancer) Report(l Pick, b Blame) {
 	if b == Good && !l.probe && !l.Replica.health.suspect.Load() { // nothing new, which spares the clock
 		if !l.alone {
@@ -16,7 +16,7 @@ func (p *Balancer) Report(l Pick, b Blame) {
 	p.judge(l, b)
 }
 
-// judge notes the end of the attempt with l, and takes its replica out if that is one too many.
+// judge is Report for an outcome that can change the state of the replica.
 func (p *Balancer) judge(l Pick, b Blame) {
 	h, now := &l.Replica.health, p.Now()
 	if b != Good && b != Nobody {
@@ -46,10 +46,10 @@ func (p *Balancer) judge(l Pick, b Blame) {
 	}
 }
 
-// eject takes r out: for failures in a row if b is one that counts by itself and there were
-// enough, else if it is an outlier among the replicas of the route. It does not if too few would
-// be left. One replica of a router is judged after the other, so that two that fail at the same
-// time do not each count on the other.
+// eject ejects r for failures in a row, if b counts by itself and there were enough, or as an
+// outlier among the replicas of the route. It does neither if too few replicas would be left. The
+// replicas of one router are judged one after the other, so that two that fail at the same time do
+// not each count on the other.
 func (p *Balancer) eject(r *Replica, now time.Time, b Blame) {
 	p.env.ejecting.Lock()
 	defer p.env.ejecting.Unlock()
@@ -77,7 +77,7 @@ func (p *Balancer) eject(r *Replica, now time.Time, b Blame) {
 	}
 }
 
-// spares reports whether r may be taken out of all: at least half of them must be left, and one.
+// spares reports whether all can do without r: at least half of them must stay, and one.
 func spares(all []candidate, r *Replica) bool {
 	there, left := false, 0
 	for _, c := range all {

@@ -8,21 +8,19 @@ import (
 
 // Bounds of passive health.
 const (
-	// failuresAllowed is how many failures in a row take a replica out. What counts as one is
-	// said by [blame.breaks].
+	// failuresAllowed is how many failures in a row eject a replica. [Blame.breaks] says which
+	// ones count.
 	failuresAllowed = 3
-	// firstPause is how long a replica is left alone when it is taken out; each
-	// probe that fails doubles it, up to longestPause. A probe that takes longer than
-	// longestPause is no longer waited for.
+	// firstPause is the time from an ejection to the first probe. Each failed probe doubles it, up
+	// to longestPause. After longestPause the result of a probe is no longer waited for.
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
-	// panicProbePause is how often a replica is probed while the route is in panic.
+	// panicProbePause is the longest time between two probes while the route is in panic.
 	panicProbePause = time.Second
 )
 
-// health is what is known of how a replica does: from the requests it was sent,
-// and from the checks, if there are any. The zero value is a replica of which
-// nothing bad is known. It is safe for concurrent use.
+// health is the state of one replica: what requests to it and the active checks have shown. The
+// zero value is healthy. It is safe for concurrent use.
 type health struct {
 	suspect     atomic.Bool // there were failures since the last success, or it is out
 	ejected     atomic.Bool // taken out for failures
@@ -42,17 +40,16 @@ type health struct {
 	ejections Ejections
 }
 
-// healthy reports whether any request may be sent.
+// healthy reports whether any request may be sent to the replica.
 func (h *health) healthy() bool { return !h.ejected.Load() && !h.unhealthy.Load() }
 
-// usable is fit, for a route that may be in panic: then it does not heed what was found out
-// from requests, only what the checks say.
+// usable reports whether a route may use the replica. A route in panic ignores ejections and heeds
+// only the active checks.
 func (h *health) usable(panicking bool) bool {
 	return !h.unhealthy.Load() && (panicking || !h.ejected.Load())
 }
 
-// due returns when a replica that was taken out may be tried by one request. In a
-// hurry, when too few others are left, that is sooner.
+// due returns when the next probe of an ejected replica may start. In panic that is sooner.
 func (h *health) due(hurried bool) time.Time {
 	pause := h.pause
 	if hurried {
@@ -61,9 +58,8 @@ func (h *health) due(hurried bool) time.Time {
 	return h.last.Add(pause)
 }
 
-// claimProbe gives the caller the right to be the one request that tries a replica
-// that was taken out, if it is time for that. Nobody keeps the right for longer than
-// longestPause: a client that is slow could keep the replica out for as long as it likes.
+// claimProbe reports whether the caller may probe the ejected replica now. One request at a time
+// does; the right ends after longestPause, so that a slow client cannot keep the replica out.
 func (h *health) claimProbe(now time.Time, hurried bool) bool {
 	if !h.ejected.Load() || h.unhealthy.Load() {
 		return false
@@ -78,7 +74,7 @@ func (h *health) claimProbe(now time.Time, hurried bool) bool {
 	return true
 }
 
-// answered notes a valid response. One that was under way when the replica was taken out says
+// answered records a valid response. If the replica was ejected meanwhile, the response says
 // nothing about it now.
 func (h *health) answered() {
 	if !h.suspect.Load() {
@@ -93,8 +89,8 @@ func (h *health) answered() {
 	h.suspect.Store(false)
 }
 
-// broke notes a failure of those that count by themselves. It reports whether there have been
-// so many in a row that the replica is to be taken out.
+// broke records a failure that counts by itself. It reports whether there were enough in a row to
+// eject the replica.
 func (h *health) broke() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,8 +106,8 @@ func (h *health) isBroken() bool {
 	return h.failures >= failuresAllowed
 }
 
-// eject takes the replica out because of b, unless it is, or a check vouches for it, which outranks the
-// rate.
+// eject ejects the replica because of b, unless it is ejected already. A passed check prevents an
+// ejection by rate.
 func (h *health) eject(now time.Time, byRate bool, b Blame, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,10 +120,9 @@ func (h *health) eject(now time.Time, byRate bool, b Blame, reason string) {
 	h.ejected.Store(true)
 }
 
-// tried notes how the request has ended that tried the replica. What took it out decides what
-// brings it back: who could not be reached needs to give any valid response, who failed too
-// often a good one. A client may know a request that takes long or is answered 503, so only
-// the second kind is left alone for longer because of that.
+// tried records the end of a probe. A replica that could not be reached comes back with any valid
+// response; one that failed too often needs a good one. A client may know a path that is slow or
+// responds with 503, so such an outcome makes the pause longer only after an ejection by rate.
 func (h *health) tried(now time.Time, b Blame) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +142,7 @@ func (h *health) tried(now time.Time, b Blame) {
 	}
 }
 
-// restore brings the replica back, with nothing bad known of it. The caller holds the lock.
+// restore makes the replica healthy and forgets its failures. The caller holds mu.
 func (h *health) restore(now time.Time) {
 	h.changed, h.reason = now, ""
 	h.probing, h.failures, h.pause = false, 0, 0
@@ -156,8 +151,9 @@ func (h *health) restore(now time.Time) {
 	h.ejected.Store(false)
 }
 
-// checked notes the result of a check, nil for a good one. A good one outranks the rate, and
-// after a bad one it is a new beginning. It reports whether the result differs from that before.
+// checked records the result of an active check, nil for a passed one. A passed check ends an
+// ejection by rate, and after a failed one it makes the replica healthy. It reports whether the
+// result differs from the one before.
 func (h *health) checked(now time.Time, err error) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +174,7 @@ func (h *health) checked(now time.Time, err error) (changed bool) {
 	return changed
 }
 
-// unchecked says that nobody checks the replica any more. It is given the benefit of the doubt.
+// unchecked records that the replica is no longer checked. It counts as healthy then.
 func (h *health) unchecked(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,15 +184,14 @@ func (h *health) unchecked(now time.Time) {
 	}
 }
 
-// timesEjected returns how often the replica was taken out.
+// timesEjected returns how often the replica was ejected, by reason.
 func (h *health) timesEjected() Ejections {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ejections
 }
 
-// state returns since when the replica is as it is, zero for from the beginning,
-// and why, if it is not fit.
+// state returns whether the replica is healthy, since when (zero: from the beginning), and why not.
 func (h *health) state() (fit bool, changed time.Time, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

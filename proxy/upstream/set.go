@@ -19,8 +19,8 @@ type Set struct {
 	inFlight  map[string]*atomic.Int64 // by the name of a route
 }
 
-// Adopt makes a pool for every route, of the upstreams that are known and of new ones, and puts it
-// where at says. Upstreams that no route names are let go.
+// Adopt sets up the balancer at(i) for every route i. It reuses known upstreams, adds new ones, and
+// retires those that no route names.
 func (f *Set) Adopt(routes []*route.Route, at func(route int) *Balancer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,14 +56,14 @@ func (f *Set) Adopt(routes []*route.Route, at func(route int) *Balancer) {
 	}
 }
 
-// sharing finds what the routes of a table have in common, so that what is equal is the same.
+// sharing finds equal targets and services, so that routes share them.
 type sharing struct {
 	env      *environment
 	targets  map[route.Target]*route.Target
 	services map[serviceKey]*service
 }
 
-// serviceKey is what makes a service.
+// serviceKey identifies a service by what it consists of.
 type serviceKey struct {
 	members    string // by their targets, each of which has one upstream
 	balance    route.Balance
@@ -82,7 +82,7 @@ func (s *sharing) target(t route.Target) *route.Target {
 	return s.targets[t]
 }
 
-// service returns the service of r with members, the targets of which are from s.
+// service returns the service of r with members, whose targets come from s.
 func (s *sharing) service(r *route.Route, members []member) *service {
 	var identity []byte
 	for _, m := range members {
@@ -95,7 +95,7 @@ func (s *sharing) service(r *route.Route, members []member) *service {
 	return s.services[key]
 }
 
-// keep returns the upstream of t.
+// keep returns the upstream of t, known or new.
 func (f *Set) keep(t route.Target, known map[string]*upstream) *upstream {
 	key := t.UpstreamKey()
 	u := cmp.Or(f.upstreams[key], known[key])
@@ -106,8 +106,7 @@ func (f *Set) keep(t route.Target, known map[string]*upstream) *upstream {
 	return u
 }
 
-// Close ends look-ups and checks, waits for their end, and closes the connections
-// that no request is using.
+// Close stops look-ups and checks, waits for their end, and closes idle connections.
 func (f *Set) Close() {
 	f.tasks.stop()
 	f.mu.Lock()

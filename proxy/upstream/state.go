@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// ReplicaState tells how one replica of a service does.
+// ReplicaState is the state of one replica of a service, for operators.
 type ReplicaState struct {
-	// Upstream is scheme, host and port as the routes name them, Address what the
-	// host stands for now, with the port. Of a replica that was discovered, Upstream
-	// is where, a colon and its name.
+	// Upstream is scheme, host and port as in the configuration. Address is what the host resolves
+	// to now, with the port. For a discovered replica, Upstream is the source, a colon and its
+	// name.
 	Upstream, Address string
-	// Healthy tells that requests are sent to it. Changed is when that last
-	// changed, zero if it never has, and Reason why it is not.
+	// Healthy is true if the replica gets requests. Changed is when that changed last, zero if it
+	// never did. Reason is why the replica is not healthy.
 	Healthy bool
 	Changed time.Time
 	Reason  string
-	// InFlight is the number of requests that it has not answered to the end.
+	// InFlight is the number of requests that the replica has not finished.
 	InFlight int64
-	// Failures is how often it could not be reached, gave no valid answer in time,
-	// or answered 502, 503 or 504.
+	// Failures counts attempts that found no connection, got no valid response in time, or got
+	// 502, 503 or 504.
 	Failures uint64
-	// Ejections is how often it was taken out.
+	// Ejections counts how often the replica was ejected, by reason.
 	Ejections Ejections
 }
 
-// Ejections are numbers, one for each of [EjectionReasons].
+// Ejections are counters, one for each of [EjectionReasons].
 type Ejections [len(EjectionReasons)]uint64
 
 func (s *service) States() []ReplicaState {

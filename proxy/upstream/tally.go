@@ -5,23 +5,22 @@ import (
 	"time"
 )
 
-// Bounds of the rate by which a replica is taken out.
+// Limits of the ejection by rate.
 const (
-	// period is how long outcomes are counted together. The current period and the one before
-	// count, so the rate is that of the last 15 to 30 s.
+	// period is the time for which outcomes are counted together. The current and the previous
+	// period count, so a rate covers the last 15 to 30 s.
 	period = 15 * time.Second
-	// enough is how many outcomes the replica must have, and the others of its route
-	// together: of fewer, chance alone makes outliers.
+	// enough is how many outcomes a rate needs, of the replica and of the others of its route
+	// together. With fewer, chance alone makes outliers.
 	enough = 50
-	// apart is by how much the share of failures must be larger than that of the others, in
-	// percentage points.
+	// apart is how many percentage points the share of failures must lie above that of the others.
 	apart = 50
 )
 
 // Blame is what an attempt says about its replica.
 type Blame uint8
 
-// What an attempt says.
+// The outcomes. All but Good and Nobody are failures of the replica.
 const (
 	Good        Blame = iota
 	Nobody            // its client's doing, or nobody's
@@ -32,8 +31,8 @@ const (
 	TooSlow           // no response in time
 )
 
-// breaks reports whether failures of this kind take the replica out by themselves. A client
-// that knows a slow path, or one that is answered 503, causes the other ones at will.
+// breaks reports whether such failures in a row eject a replica. The other kinds do not: a client
+// that knows a slow path, or one that responds with 503, causes them at will.
 func (b Blame) breaks() bool { return b == Unreachable || b == Reset || b == Invalid }
 
 func (b Blame) String() string {
@@ -43,33 +42,33 @@ func (b Blame) String() string {
 	return "it gave no valid answer"
 }
 
-// EjectionReasons are why a replica is taken out: no connection, one that was reset, no valid
-// response, a status of 502 to 504, no response in time, or an active check. By rate, it is what
-// the last of the failures was.
+// EjectionReasons are the reasons for which a replica is ejected: no connection, a reset, no valid
+// response, a status of 502 to 504, no response in time, a failed check. For an ejection by rate it
+// is the kind of the last failure.
 var EjectionReasons = [...]string{"connect", "reset", "protocol", "status", "timeout", "check"}
 
-// byCheck is the place of the last one.
+// byCheck is the index of the last reason.
 const byCheck = len(EjectionReasons) - 1
 
-// reason returns the place of b in EjectionReasons. It must be a failure.
+// reason returns the index of b in EjectionReasons. b must be a failure.
 func (b Blame) reason() int { return int(b - Unreachable) }
 
 // tally counts the outcomes of requests in the last two periods. The zero value is empty. It is
-// safe for concurrent use; when a period begins, a few outcomes may be lost.
+// safe for concurrent use. When a period begins, a few outcomes may get lost.
 type tally struct{ parts [2]part }
 
-// part is one period. Its number is never 0.
+// part holds the counters of one period. number is never 0.
 type part struct {
 	number    atomic.Int64
 	good, bad atomic.Uint64
 }
 
-// outcomes are numbers of requests.
+// outcomes are numbers of good and of failed requests.
 type outcomes struct{ good, bad uint64 }
 
 func (o outcomes) all() uint64 { return o.good + o.bad }
 
-// in returns the part for a period, nil if it is over for long.
+// in returns the counters of a period, nil if the period is too old.
 func (t *tally) in(number int64) *part {
 	p := &t.parts[number&1]
 	had := p.number.Load()
@@ -99,7 +98,7 @@ func (t *tally) failed(number int64) {
 	}
 }
 
-// sum returns what was counted in a period and in the one before.
+// sum returns the outcomes of a period and of the one before.
 func (t *tally) sum(number int64) (o outcomes) {
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -118,8 +117,8 @@ func (t *tally) reset() {
 	}
 }
 
-// isOutlier reports whether the share of failures of own is larger than that of others by as
-// much as no chance explains.
+// isOutlier reports whether own fails so much more often than others that chance does not explain
+// it.
 func isOutlier(own, others outcomes) bool {
 	if own.all() < enough || others.all() < enough {
 		return false
@@ -127,7 +126,7 @@ func isOutlier(own, others outcomes) bool {
 	return 100*float64(own.bad)/float64(own.all()) >= apart+100*float64(others.bad)/float64(others.all())
 }
 
-// share returns which share of the outcomes are failures, 0 if there are not enough.
+// share returns the share of failures, 0 if there are too few outcomes.
 func (h *health) share(number int64) float64 {
 	own := h.recent.sum(number)
 	if own.all() < enough {

@@ -18,23 +18,21 @@ import (
 
 // Bounds of name resolution.
 const (
-	// resolveEvery is how old the addresses of a name may be before they are
-	// looked up again, beside the requests that use them.
+	// resolveEvery is the age at which addresses are looked up again, in the background.
 	ResolveEvery = 5 * time.Second
-	// resolveFirst is how old they may be before a request waits for the answer:
-	// the name was not in use, and its addresses may be somebody else's by now.
+	// resolveFirst is the age at which a request waits for the look-up: the name was unused, and
+	// its addresses may belong to somebody else by now.
 	resolveFirst   = 2 * ResolveEvery
 	resolveTimeout = 5 * time.Second
-	// maxReplicas bounds what one name may bring.
+	// maxReplicas limits how many addresses of one name are used.
 	maxReplicas = 256
 )
 
 // errNoAddress says that a name exists, but has no address.
 var errNoAddress = errors.New("proxy: the name of the service has no address")
 
-// upstream is one scheme, host and port that routes send requests to: one replica
-// for each address that its name has. It outlives the tables that name it. It is
-// safe for concurrent use.
+// upstream is a scheme, host and port that routes send requests to, with a replica for each address
+// of the host. It outlives the tables that name it. It is safe for concurrent use.
 type upstream struct {
 	scheme, authority string // of the URLs of requests
 	protocol          transport.Protocol
@@ -55,7 +53,7 @@ type upstream struct {
 	check   *checker      // nil: no active checks
 }
 
-// replicas is what a name stood for at one time.
+// replicas are the addresses of a name at one time.
 type replicas struct {
 	all []*Replica
 	at  time.Time
@@ -87,7 +85,7 @@ func (e *environment) newUpstream(t route.Target) *upstream {
 	return u
 }
 
-// adopt makes addresses those of u. Replicas that stay keep their state.
+// adopt replaces the addresses of u. Replicas whose address stays keep their state.
 func (u *upstream) adopt(addresses []netip.Addr) {
 	known := make(map[string]*Replica)
 	if old := u.list.Load(); old != nil {
@@ -111,8 +109,7 @@ func (u *upstream) adopt(addresses []netip.Addr) {
 	}
 }
 
-// current returns the replicas that are known, without waiting, and has them
-// looked up again if it is time.
+// current returns the known replicas without waiting, and starts a look-up if they are old.
 func (u *upstream) current(now time.Time) []*Replica {
 	list := u.list.Load()
 	switch {
@@ -129,8 +126,8 @@ func (u *upstream) current(now time.Time) []*Replica {
 	return list.all
 }
 
-// Await looks the replicas up and waits for that. If the look-up fails, those that
-// were known stay, unless it is certain that there are none any more.
+// Await looks the addresses up and waits for the result. If the look-up fails, the known replicas
+// stay, unless the name certainly has no address any more.
 func (u *upstream) Await(ctx context.Context) ([]*Replica, error) {
 	if !u.address.IsValid() {
 		select {
@@ -151,8 +148,7 @@ func (u *upstream) Await(ctx context.Context) ([]*Replica, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: failure}
 }
 
-// resolve starts to look the addresses up, unless that is under way, and returns
-// what is closed at its end.
+// resolve starts a look-up unless one runs, and returns a channel that is closed at its end.
 func (u *upstream) resolve() <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -168,7 +164,7 @@ func (u *upstream) resolve() <-chan struct{} {
 	return done
 }
 
-// lookUpBroke has the next request look the addresses up again, after a panic.
+// lookUpBroke records that a look-up panicked. The next request starts another one.
 func (u *upstream) lookUpBroke(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -196,8 +192,8 @@ func (u *upstream) lookUp(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-// name returns the URL by which routes name u, or where it was discovered and what
-// it is called there.
+// name returns the URL by which routes name u. For a discovered replica it is the source and its
+// name.
 func (u *upstream) name() string {
 	if u.gone != nil {
 		return u.source + ":" + u.discovered.Name
@@ -208,15 +204,14 @@ func (u *upstream) name() string {
 	return u.scheme + "://" + u.authority
 }
 
-// isGone reports whether u was discovered and is not there any more. Its address
-// may be somebody else's then, so nothing is sent to it, also by requests that
-// still have a table that names it.
+// isGone reports whether u was discovered and has vanished. Its address may belong to somebody else
+// then, so nothing is sent to it, not even by requests whose table still names it.
 func (u *upstream) isGone() bool { return u.gone != nil && u.gone.Err() != nil }
 
-// errGone says that a replica vanished while it was being connected to.
+// errGone means that a replica vanished while a connection to it was being made.
 var errGone = errors.New("proxy: the replica is gone")
 
-// newTransport returns the way to a replica of u.
+// newTransport returns a transport to one address of u.
 func (u *upstream) newTransport(address string) transport.Transport {
 	p := u.protocol
 	if u.env.Standard && p == transport.HTTP11 {
@@ -225,8 +220,8 @@ func (u *upstream) newTransport(address string) transport.Transport {
 	return transport.New(address, u.scheme, p, u.whileThere(u.env.dialer()))
 }
 
-// whileThere has dial end when u is gone: an attempt that outlives the replica could
-// reach who has its address next.
+// whileThere wraps dial so that it fails once u is gone. Otherwise an attempt that outlives the
+// replica could reach the next holder of its address.
 func (u *upstream) whileThere(dial transport.Dialer) transport.Dialer {
 	if u.gone == nil {
 		return dial
@@ -244,8 +239,8 @@ func (u *upstream) whileThere(dial transport.Dialer) transport.Dialer {
 	}
 }
 
-// retire ends what belongs to an upstream that no table names any more. Requests
-// under way go on.
+// retire stops the checks of an upstream that no table names any more and closes its idle
+// connections. Requests in flight go on.
 func (u *upstream) retire() {
 	if u.vanish != nil {
 		u.vanish()
