@@ -8,10 +8,10 @@ import (
 	"snowgate/request/exchange"
 )
 
-// MatchForwardAuth is [Match] for a request that is only judged here and that
-// another proxy forwards: routes without upstreams count as well, and what has no
-// route or a method that its route does not allow is 403, because proxies that
-// ask for a verdict understand 401 and 403 and take anything else for a failure.
+// MatchForwardAuth is [Match] for requests that another proxy forwards and only asks about. Routes
+// without upstreams count as well. A request without a route, or with a method that its route does
+// not allow, gets 403: proxies that ask understand 401 and 403, and take anything else for a
+// failure.
 func MatchForwardAuth(router *Router) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func MatchForwardAuth(router *Router) func(http.Handler) http.Handler {
 	}
 }
 
-// forbidden403 words "there is no such place" for a proxy that asks.
+// forbidden403 turns 404 and 405 into 403.
 func forbidden403(err error) error {
 	var known *problem.Error
 	if errors.As(err, &known) && (known.Status == http.StatusNotFound || known.Status == http.StatusMethodNotAllowed) {
@@ -37,9 +37,9 @@ func forbidden403(err error) error {
 	return err
 }
 
-// Verdict answers a request that was matched and judged with 200 and every
-// identity header, empty where there is nothing to say, so that a proxy that
-// copies them overwrites what its client sent.
+// Verdict responds with 200 to a request that was matched and authenticated. It sets every identity
+// field, empty where there is no value, so that a proxy that copies them overwrites what its client
+// sent.
 func Verdict(w http.ResponseWriter, r *http.Request) {
 	x := exchange.From(r.Context())
 	if route := matched(x); route == nil || (!route.Public && x.Token.IsZero()) {

@@ -10,30 +10,27 @@ import (
 	"snowgate/request/exchange"
 )
 
-// DefaultClientIdle is how long a client may be silent within its own body, or
-// not take what is sent to it.
+// DefaultClientIdle is how long a client may be silent within its body, or not take what it is
+// sent.
 const DefaultClientIdle = 60 * time.Second
 
 // Options is the configuration of a [Forwarder]. The zero value is usable.
 type Options struct {
-	// ClientIdle bounds every single wait for the client. 0: [DefaultClientIdle].
-	// Streams in which nothing is sent are not cut by it.
+	// ClientIdle limits each wait for the client. 0: [DefaultClientIdle]. It does not cut streams
+	// in which nothing is sent.
 	ClientIdle time.Duration
-	// Watch, if set, is asked to watch over the token of every WebSocket, as soon
-	// as it is open, and of every other exchange that has lasted for half a
-	// second. Exchanges on public routes have no token.
+	// Watch, if set, watches the token of every WebSocket from its start, and of every other
+	// exchange once it has lasted half a second. Exchanges on public routes have no token.
 	Watch Watch
 	// Rates, if set, applies the rates of routes.
 	Rates RateLimiter
-	// Challenge words the answer to a request whose token ended before the
-	// answer began.
+	// Challenge words the response to a request whose token ended before the response began.
 	Challenge problem.Challenge
 }
 
-// Forwarder sends requests to the service of their route and streams the
-// answers back. It is an [http.Handler] that belongs behind [Match] and behind
-// the judgement of the token: it refuses to forward a request to a route that
-// is not public without a verdict in the exchange. It is safe for concurrent use.
+// Forwarder sends requests to the service of their route and streams the responses back. It is an
+// [http.Handler] that belongs after [Match] and after authentication: it forwards a request on a route
+// that is not public only if the exchange has a token. It is safe for concurrent use.
 //
 // If the service cannot be reached or its response is invalid, the client gets 502; if the service
 // does not respond in time, 504. If a response breaks off, the Forwarder aborts the connection to the
@@ -62,7 +59,7 @@ func NewForwarder(o Options) *Forwarder {
 	}
 }
 
-// errTooMany says that the limit of requests in flight is reached.
+// errTooMany means that max_in_flight of the route is reached.
 var errTooMany = errors.New("proxy: max_in_flight of the route is reached")
 
 // errNotJudged means that the handlers are in the wrong order.
@@ -85,8 +82,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter forwards r unless its route has been asked too often, or too many of its
-// requests are in flight.
+// enter forwards r unless a rate or max_in_flight of the route is exceeded.
 func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Exchange, route *entry) {
 	if err := allow(f.rates, r, x, route); err != nil {
 		problem.Write(w, r, err)

@@ -11,8 +11,7 @@ import (
 // RateLimiter counts requests by key. [redislimit.Limiter] is one, which counts
 // them over all gateways.
 type RateLimiter interface {
-	// Allow decides about one request under key, whose limit is rate, and counts it
-	// if it is allowed.
+	// Allow reports whether one more request under key is within rate, and counts it if so.
 	Allow(ctx context.Context, key string, rate limit.Rate) limit.Decision
 }
 
@@ -20,8 +19,8 @@ type RateLimiter interface {
 // nothing with the keys of clients.
 const keyPrefix = "route:"
 
-// allow counts r by rates, which may be nil, against the rates of its route. The client's own comes first: who
-// exceeds it uses nothing of what is there for all.
+// allow counts r against the rates of its route. A nil rates allows everything. The rate of the
+// client comes first, so that a client that exceeds it uses nothing of the shared rate.
 func allow(rates RateLimiter, r *http.Request, x *exchange.Exchange, route *entry) error {
 	if rates == nil {
 		return nil

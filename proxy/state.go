@@ -7,19 +7,18 @@ import (
 	"snowgate/proxy/upstream"
 )
 
-// RouteState is a route in force, with what its requests are sent to.
+// RouteState is a route in force with the state of its replicas.
 type RouteState struct {
 	*route.Route
-	// Since is when the route became what it is, replicas that were discovered
-	// included.
+	// Since is when the route was last changed, its discovered replicas included.
 	Since time.Time
-	// Now is the state of its replicas. A name that was not asked yet, or has no
-	// address, has none.
+	// Now is the state of its replicas. A name that was not looked up yet, or has no address, has
+	// none.
 	Now []upstream.ReplicaState
 }
 
-// States returns the routes in force, in the order of the table. They must not be
-// modified. It waits for nothing.
+// States returns the routes in force, in the order of the table. The caller must not modify them.
+// It does not block.
 func (r *Router) States() []RouteState {
 	now := r.layout()
 	states := make([]RouteState, len(now.entries))
@@ -29,9 +28,8 @@ func (r *Router) States() []RouteState {
 	return states
 }
 
-// Replicas returns the state of what the route of the given name sends its
-// requests to, nil if there is no such route. A name that was not asked yet, or
-// has no address, has no replicas. It waits for nothing.
+// Replicas returns the state of the replicas of a route, nil if there is no route of that name. It
+// does not block.
 func (r *Router) Replicas(route string) []upstream.ReplicaState {
 	now := r.layout()
 	for i := range now.entries {
@@ -42,6 +40,6 @@ func (r *Router) Replicas(route string) []upstream.ReplicaState {
 	return nil
 }
 
-// AllReplicas returns the state of every replica of every route, each once, in
-// the order of their upstreams. It waits for nothing.
+// AllReplicas returns the state of every replica, each once, ordered by upstream. It does not
+// block.
 func (r *Router) AllReplicas() []upstream.ReplicaState { return r.upstreams.States() }

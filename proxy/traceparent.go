@@ -49,9 +49,9 @@ func continuesTrace(in http.Header) bool {
 	return len(sent) == 1 && isTraceparent(sent[0])
 }
 
-// appendTrace appends a valid traceparent of the client, or else begins a trace. A new
-// trace is named like the request, so that a log line leads to it, and is marked as
-// sampled: whether to record is left to the services.
+// appendTrace appends the traceparent of the client if it is valid, and begins a trace otherwise. A
+// new trace has the id of the request, so that a log line leads to it, and is marked as sampled:
+// the services decide whether to record.
 func appendTrace(list []http1.Field, in http.Header, requestID string) []http1.Field {
 	if continuesTrace(in) {
 		return append(list, http1.Field{Name: headerTraceparent, Value: in[headerTraceparent][0]})
@@ -59,8 +59,8 @@ func appendTrace(list []http1.Field, in http.Header, requestID string) []http1.F
 	return append(list, http1.Field{Name: headerTraceparent, Value: newTrace(requestID)})
 }
 
-// newTrace returns a traceparent that begins a trace. Its names are no secrets, so the
-// generator of the runtime does, which is seeded by the system.
+// newTrace returns a traceparent that begins a trace. Its ids are no secrets, so the generator of
+// the runtime is enough.
 func newTrace(requestID string) string {
 	text := append(make([]byte, 0, traceparentSize), "00-"...)
 	if len(requestID) == 32 && isLowerHex(requestID) && !isZero(requestID) {

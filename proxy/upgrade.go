@@ -16,7 +16,8 @@ import (
 	"snowgate/proxy/transport"
 )
 
-// acceptUpgrade lets through the answer to a WebSocket handshake (RFC 6455 §4.2.2).
+// acceptUpgrade checks the response to a WebSocket handshake (RFC 6455 §4.2.2) and keeps its
+// Upgrade field.
 func (t *roundTrip) acceptUpgrade(a *transport.Response) error {
 	protocol := valuesOf(a.Header, "Upgrade")
 	if !upgrading(t.in, t.policy, t.body) || a.Tunnel == nil || len(protocol) != 1 || !strings.EqualFold(protocol[0], "websocket") ||
@@ -27,9 +28,8 @@ func (t *roundTrip) acceptUpgrade(a *transport.Response) error {
 	return nil
 }
 
-// switchProtocols takes the connection of the client over, tells it that the service
-// has accepted the handshake, and copies in both directions until both have ended, or
-// one has failed.
+// switchProtocols takes over the connection of the client, passes on that the service has accepted
+// the handshake, and relays until both sides have ended or one has failed.
 func (t *roundTrip) switchProtocols(a transport.Response) {
 	client, buffered, err := t.client.hijack()
 	if err != nil {
@@ -83,7 +83,7 @@ func relay(client io.WriteCloser, from io.Reader, service io.ReadWriteCloser) {
 // errStalled says that one side of a WebSocket was waited for in vain.
 var errStalled = errors.New("proxy: nothing moves in the WebSocket")
 
-// writeSwitched writes the head of the answer, with what the gateway has put into h.
+// writeSwitched writes the header of the response, with the fields that the gateway has put into h.
 func writeSwitched(w *bufio.ReadWriter, h http.Header, a *transport.Response) error {
 	addFields(h, a.Header)
 	h["Connection"] = []string{"Upgrade"} // HTTP neither keeps nor closes the connection any more
@@ -91,13 +91,13 @@ func writeSwitched(w *bufio.ReadWriter, h http.Header, a *transport.Response) er
 	return errors.Join(head.Write(w), w.Flush())
 }
 
-// pending is a connection of which bytes were read ahead.
+// pending is a connection of which some bytes are in a buffer already.
 type pending struct {
 	net.Conn
 	ahead *bufio.Reader
 }
 
-// Read returns what was read ahead first.
+// Read returns the buffered bytes first.
 func (p pending) Read(b []byte) (int, error) {
 	n := min(len(b), p.ahead.Buffered())
 	if n == 0 {
@@ -106,7 +106,8 @@ func (p pending) Read(b []byte) (int, error) {
 	return p.ahead.Read(b[:n])
 }
 
-// copyOneWay copies to writer, which writes to dst, until src ends, and passes that on to dst.
+// copyOneWay copies from src to writer, which writes to dst. When src ends, it closes the write
+// side of dst.
 func copyOneWay(dst, writer io.Writer, src io.Reader) error {
 	if _, err := io.Copy(writer, struct{ io.Reader }{src}); err != nil {
 		return err

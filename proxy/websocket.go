@@ -12,13 +12,13 @@ import (
 	"snowgate/tokens"
 )
 
-// Bounds of the end of a WebSocket that is cut.
+// Limits of the end of a WebSocket that is cut.
 const (
 	frameTime = 500 * time.Millisecond // for the frame under way to end and for the close frame to be sent
 	partTime  = 250 * time.Millisecond // for the client to close its side after that
 )
 
-// tunnelTime is how long a client may take nothing of what the service sends it.
+// tunnelTime is how long a client may not take what the service sends.
 const tunnelTime = 60 * time.Second
 
 // Status codes of a close frame.
@@ -31,12 +31,12 @@ const (
 // opClose is the opcode of a close frame (RFC 6455 §5.5.1).
 const opClose = 0x8
 
-// ErrStopping is the cause with which the context of a request is cancelled when the gateway stops and
-// waits no longer: a WebSocket is closed with a close frame that says so.
+// ErrStopping is the cause with which the contexts of requests are cancelled when the gateway stops
+// and waits no longer. A WebSocket then ends with a close frame of status 1001.
 var ErrStopping = errors.New("proxy: the gateway stops")
 
-// closeFrame returns the close frame of a server (RFC 6455 §5.5.1) that tells a
-// client why it was cut. Why a token is not valid is told to nobody.
+// closeFrame returns the close frame (RFC 6455 §5.5.1) that tells a client why its WebSocket was
+// cut. It does not say why a token is not valid.
 func closeFrame(why error) []byte {
 	code, reason := uint16(closePolicyViolation), "the access token is not valid any more"
 	switch {
@@ -51,9 +51,9 @@ func closeFrame(why error) []byte {
 	return append(frame, reason...)
 }
 
-// frames follows the frames (RFC 6455 §5.2) in one direction of a connection,
-// however they are cut up, to know where one ends. It understands nothing but
-// their length. The zero value is where a connection begins.
+// frames follows the frames (RFC 6455 §5.2) in one direction of a connection, in pieces of any
+// size, to know where one ends. It reads nothing but their lengths. The zero value is the start of
+// a connection.
 type frames struct {
 	header  [14]byte // what there is of a header
 	have    int      // bytes in header
@@ -61,11 +61,11 @@ type frames struct {
 	closed  bool     // there was a close frame
 }
 
-// between reports whether one frame has ended and the next not begun.
+// between reports whether the position is between two frames.
 func (f *frames) between() bool { return f.have == 0 && f.payload == 0 }
 
-// next takes bytes from the beginning of p, to the end of the frame or of p,
-// and returns how many.
+// next consumes bytes from the start of p, up to the end of the frame or of p, and returns how
+// many.
 func (f *frames) next(p []byte) int {
 	n := 0
 	for f.payload == 0 {
@@ -87,7 +87,7 @@ func (f *frames) next(p []byte) int {
 	return n + int(rest)
 }
 
-// pass takes all of p.
+// pass consumes all of p.
 func (f *frames) pass(p []byte) {
 	for len(p) > 0 {
 		p = p[f.next(p):]
@@ -127,9 +127,8 @@ func payloadSize(header []byte) uint64 {
 // errCut ends the copying to a client that was cut.
 var errCut = errors.New("proxy: the WebSocket was cut")
 
-// tunnel is the connection to the client of a WebSocket. What passes through it
-// is not looked at, but for where frames end, so that a close frame can be sent
-// between two of them.
+// tunnel is the connection to the client of a WebSocket. It looks only for the ends of frames, so
+// that it can send a close frame between two of them.
 type tunnel struct {
 	net.Conn
 	opened   func() // called once, when the tunnel is open
@@ -146,14 +145,12 @@ type tunnel struct {
 	over   bool       // sent is closed
 }
 
-// newTunnel returns a tunnel on conn. opened is called when the answer to the
-// handshake has been sent.
+// newTunnel returns a tunnel on conn. It calls opened when the response to the handshake was sent.
 func newTunnel(conn net.Conn, opened func()) *tunnel {
 	return &tunnel{Conn: conn, opened: opened, sent: make(chan struct{}), gone: make(chan struct{})}
 }
 
-// Read reads from the client. That is not done before the answer to the handshake was
-// sent, past the tunnel.
+// Read reads from the client. The caller sends the response to the handshake before the first Read.
 func (t *tunnel) Read(p []byte) (int, error) {
 	t.openOnce.Do(func() {
 		t.mu.Lock()
@@ -164,8 +161,8 @@ func (t *tunnel) Read(p []byte) (int, error) {
 	return t.Conn.Read(p)
 }
 
-// Write sends what the service has sent. Once the tunnel was cut, it is no more
-// than the rest of a frame.
+// Write sends bytes of the service to the client. Once the tunnel is cut, it sends only the rest of
+// a frame.
 func (t *tunnel) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +175,7 @@ func (t *tunnel) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// allow gives the client its time to take something; little if the tunnel is being cut meanwhile.
+// allow sets the deadline of one write; a short one if the tunnel is being cut.
 func (t *tunnel) allow() {
 	_ = t.SetWriteDeadline(time.Now().Add(tunnelTime))
 	if t.ending.Load() {
@@ -200,9 +197,8 @@ func (t *tunnel) writeRest(p []byte) (int, error) {
 	return n, errors.Join(errCut, err)
 }
 
-// writeLast sends the close frame, if a frame may follow. A frame that broke off
-// half-way leaves no room for one, and after a close frame of the service there
-// is nothing more to say (RFC 6455 §5.5.1).
+// writeLast sends the close frame, if one may follow. A frame that broke off leaves no room for it,
+// and after a close frame of the service nothing may follow (RFC 6455 §5.5.1).
 func (t *tunnel) writeLast() {
 	if t.frames.between() && !t.frames.closed {
 		_, _ = t.Conn.Write(t.last) // a client that is gone cannot be told
@@ -211,9 +207,8 @@ func (t *tunnel) writeLast() {
 	close(t.sent)
 }
 
-// cut ends the tunnel with a close frame that tells why. It returns when that
-// was sent, within [frameTime] when the client does not take it or the service
-// does not end the frame under way.
+// cut ends the tunnel with a close frame that says why. It returns when the frame was sent, and
+// after [frameTime] if the client does not take it or the service does not finish its frame.
 func (t *tunnel) cut(why error) {
 	limit := time.NewTimer(frameTime)
 	defer limit.Stop()
@@ -229,8 +224,8 @@ func (t *tunnel) cut(why error) {
 	}
 }
 
-// announce has last sent as soon as a frame may begin, and reports whether that
-// can be: ahead of the answer to the handshake there are no frames.
+// announce sends last as soon as a frame may begin. It reports whether that is possible: before the
+// response to the handshake there are no frames.
 func (t *tunnel) announce(last []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,7 +239,7 @@ func (t *tunnel) announce(last []byte) bool {
 	return true
 }
 
-// CloseWrite passes on that the service has closed its side.
+// CloseWrite tells the client that the service has closed its side.
 func (t *tunnel) CloseWrite() error {
 	half, ok := t.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -253,9 +248,9 @@ func (t *tunnel) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Close closes the connection. A client that was sent a close frame is first
-// given the time to take it and to close its side: closing with its bytes unread
-// would reset the connection, and the frame could be lost with it. It may be called again.
+// Close closes the connection. A client that was sent a close frame first gets time to take it and
+// to close its side: closing with unread bytes would reset the connection, and the frame could be
+// lost. Close may be called more than once.
 func (t *tunnel) Close() (err error) {
 	t.shut.Do(func() { err = t.end() })
 	return err

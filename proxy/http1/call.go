@@ -155,8 +155,8 @@ func (c *Call) receive(r *Request) error {
 	return fmt.Errorf("%w: more than %d interim ones", ErrResponse, MaxInterim)
 }
 
-// Abort breaks the call off, whatever it waits for, and has it fail from now on. It
-// may be called by any goroutine, at any time; a call that is over is not harmed.
+// Abort makes the call fail, whatever it waits for. Any goroutine may call it at any time; a call
+// that is over is not harmed.
 func (c *Call) Abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *Call) isAborted() bool {
 	return c.aborted
 }
 
-// letGo takes the connection away from Abort. It reports whether it is unharmed.
+// letGo detaches the connection from Abort. It reports whether the connection was not aborted.
 func (c *Call) letGo() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,9 +196,9 @@ func (c *Call) hangUp() {
 // waited for the whole of it.
 const settleTime = 50 * time.Millisecond
 
-// finish gives the connection back for another call, and reports true, if the answer was
-// read to its end and the request written to its end, or is within limit, and neither side
-// has said that it is to be closed.
+// finish returns the connection for the next call and reports true. It does so only if the response
+// was read to its end, the request was written to its end (or is within limit), and neither side
+// wants to close.
 func (c *Call) finish(limit time.Duration) bool {
 	if c.conn == nil || !c.body.ended || !c.lasting || len(c.conn.buffered()) > 0 || !c.upload.complete(limit) || !c.letGo() {
 		return false
@@ -218,8 +218,8 @@ func (c *Call) Close() error {
 	return nil
 }
 
-// Wait waits until the body of the request is not read any more. The call must be
-// over, and a Read of the body that hangs has to be brought to an end by other means.
+// Wait waits until nobody reads the body of the request any more. The call must be over; a blocked
+// Read of the body must be ended by other means.
 func (c *Call) Wait() { c.upload.wait() }
 
 // Tunnel returns the connection as it is, after an answer that switches protocols
@@ -251,8 +251,7 @@ func (t *tunnel) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Do is [Call.Send] for who has a context and nothing else to say: the call is aborted
-// with ctx, and the caller closes it.
+// Do is [Call.Send] with a context: ctx aborts the call. The caller closes it.
 func (t *Transport) Do(ctx context.Context, r *Request) (*Call, error) {
 	call := t.Call()
 	stop := context.AfterFunc(ctx, func() { defer panics.Catch(panics.Upstream, nil); call.Abort() })

@@ -1,15 +1,13 @@
 // Package http1 sends requests to one server in HTTP/1.1 (RFC 9112) without TLS.
 //
-// It is for a proxy that knows what it wants, and leaves every decision to it: it
-// adds no field to what it is given, follows nothing, decodes nothing, and repeats
-// no request of which a byte was written. What it does do is keep connections, and
-// be careful about answers.
+// It is for a proxy, which makes every decision itself. The package adds no field, follows no redirect,
+// decodes nothing, and never repeats a request of which a byte was written. It keeps connections, and
+// checks responses strictly.
 //
-// The goroutine that calls does the work: it writes the request and reads the
-// answer on a connection that is its own for as long. There is no goroutine behind
-// a connection, so nobody has to be woken on the way, which is what most of the cost
-// of [net/http.Transport] goes to. One is started only for the body of a request,
-// because the answer may come before its end.
+// The calling goroutine does the work: it writes the request and reads the response on a connection that
+// it owns meanwhile. No goroutine waits behind a connection, so none has to be woken, which is most of
+// the cost of [net/http.Transport]. Only the body of a request gets a goroutine, because the response may
+// come before its end.
 //
 //	call := transport.Call()
 //	err := call.Send(ctx, &request)  // until the header of the answer is there
@@ -17,22 +15,20 @@
 //	n, err := call.Read(buffer)      // the body
 //	call.Close()                     // the connection is kept if it is fit for that
 //
-// # Connections that were kept
+// # Kept connections
 //
-// Nothing may come on a connection on which nothing was asked. A byte or an end there
-// means that it must not be used: the server has closed it, or has said more than one
-// answer, which the next request must not be given. Because nobody reads while a
-// connection is idle, that is looked for when it is taken, with the first of two
-// non-blocking reads that belong to every call anyway (turn_unix.go): the first must
-// find nothing, the second comes when the poller of the runtime has something.
+// A server may send nothing on a connection before it is asked. A byte or an end there means that the
+// connection must not be used: the server has closed it, or has sent more than one response, which must
+// not reach the next caller. Nobody reads while a connection is idle, so a call looks when it takes the
+// connection, with the first of two non-blocking reads that it makes anyway (turn_unix.go). The first must
+// find nothing; the second comes when the poller of the runtime has something.
 //
 // # What is refused
 //
-// An answer is refused as a whole if its head could be read in two ways: a status
-// that is not three digits, another version than 1.0 or 1.1, a field name that is
-// not a token, space before a colon, a folded line, control characters, lengths that
-// differ, a coding other than chunked. Lines that end in a bare LF are understood in
-// a head, as RFC 9112 §2.2 allows, and nowhere else.
+// A response is refused as a whole if its header can be read in two ways: a status that is not three
+// digits, a version other than 1.0 or 1.1, a field name that is not a token, space before a colon, a
+// folded line, control characters, lengths that differ, a coding other than chunked. A header may have
+// lines that end in a bare LF, as RFC 9112 §2.2 allows; nothing else may.
 package http1
 
 import (

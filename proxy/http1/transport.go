@@ -56,8 +56,8 @@ func (t *Transport) CloseIdleConnections() {
 	closeAll(idle)
 }
 
-// take returns the connection that was kept last, nil if there is none. Those before
-// it were idle for longer, and get the chance to be closed.
+// take returns the connection that was kept last, nil if there is none. Older ones get the chance
+// to be closed.
 func (t *Transport) take() *conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *Transport) take() *conn {
 	return c
 }
 
-// keep takes a connection back on which nothing is under way.
+// keep keeps a connection for the next call.
 func (t *Transport) keep(c *conn) {
 	c.since = time.Now()
 	t.mu.Lock()
@@ -89,7 +89,7 @@ func (t *Transport) keep(c *conn) {
 	}
 }
 
-// arm has the sweep begin after d. The caller holds mu.
+// arm starts the sweep after d. The caller holds mu.
 func (t *Transport) arm(d time.Duration) {
 	if t.sweeper == nil {
 		t.sweeper = time.AfterFunc(d, func() { defer panics.Catch(panics.Upstream, nil); t.sweep() })

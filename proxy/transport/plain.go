@@ -7,8 +7,7 @@ import (
 	"snowgate/proxy/http1"
 )
 
-// plain is a [transport] for HTTP/1.1 without TLS, which is what most services behind
-// a gateway speak.
+// plain is the [Transport] for HTTP/1.1 without TLS, which most services behind a gateway speak.
 type plain struct{ *http1.Transport }
 
 func newPlain(address string, dial Dialer) Transport {
@@ -19,7 +18,7 @@ func newPlain(address string, dial Dialer) Transport {
 	}}
 }
 
-// Send makes the attempt on a new connection, or on one that was kept.
+// Send makes the attempt on a kept connection, or on a new one.
 func (p plain) Send(a *Attempt) (Response, error) {
 	if a.Call == nil {
 		a.Call = new(http1.Call)

@@ -1,12 +1,12 @@
 package transport
 
-// Destination is where a request goes, and how.
+// Destination is the scheme, host and protocol of a request to a service.
 type Destination struct {
 	Scheme, Host string // as its URL says them
 	Protocol     Protocol
 }
 
-// Protocol is what is spoken with an upstream.
+// Protocol is the protocol that an upstream speaks.
 type Protocol string
 
 // The protocols.

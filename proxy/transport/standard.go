@@ -18,11 +18,11 @@ import (
 	"snowgate/proxy/http1"
 )
 
-// errTwice says that a request was about to be sent a second time on another
-// connection although it must not be, or not there.
+// errTwice means that net/http was about to send a request again that must not be repeated, or not
+// on that connection.
 var errTwice = errors.New("proxy: the service closed the connection and the request may not be sent to it again")
 
-// standard is a [transport] for everything that needs TLS or HTTP/2: that of net/http.
+// standard is the [Transport] for TLS and HTTP/2. It uses that of net/http.
 type standard struct {
 	*http.Transport
 
@@ -51,11 +51,11 @@ func newStandard(address string, p Protocol, dial Dialer) *standard {
 	}}
 }
 
-// RoundTrip sends r. A request with a trailer gets a connection of its own: when the service has
-// responded early and reset the stream, and the trailer is still under way, a service written with
-// Go's net/http takes the trailer for a protocol error of the whole connection (where RFC 9113 §5.1
-// has it ignore the frame), and all other requests on the connection would fail. Only TestTrailersApart
-// and the torture show it; TestLateTrailersEndTheConnection fails when net/http has changed.
+// RoundTrip sends r. A request with a trailer gets a connection of its own. If a service has
+// responded early and reset the stream, Go's net/http takes a late trailer for a protocol error of
+// the whole connection, where RFC 9113 §5.1 has it ignore the frame; all other requests on the
+// connection would fail. TestTrailersApart and the torture show it.
+// TestLateTrailersEndTheConnection fails when net/http has changed.
 func (s *standard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(r.Trailer) == 0 {
 		return s.Transport.RoundTrip(r)
@@ -65,14 +65,14 @@ func (s *standard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return apart.RoundTrip(r)
 }
 
-// CloseIdleConnections closes what no request is using, and has no more of it kept from now on.
+// CloseIdleConnections closes idle connections. From then on no connection is kept for reuse.
 func (s *standard) CloseIdleConnections() {
 	s.retired.Store(true)
 	s.Transport.CloseIdleConnections()
 }
 
-// ended is called at the end of an attempt. One that began after CloseIdleConnections has made
-// net/http keep connections again.
+// ended is called at the end of an attempt. An attempt that began after CloseIdleConnections has
+// made net/http keep connections again.
 func (s *standard) ended() {
 	if s.retired.Load() {
 		s.Transport.CloseIdleConnections()
@@ -123,7 +123,7 @@ func (s *standard) Probe(ctx context.Context, to *Destination, r *http1.Request)
 	return readResponse(response, s.ended), nil
 }
 
-// requestOf returns r as net/http writes it down.
+// requestOf returns r as a request of net/http.
 func requestOf(to *Destination, r *http1.Request) *http.Request {
 	u := &url.URL{Scheme: to.Scheme, Host: to.Host, RawPath: r.Path, Path: r.Path, RawQuery: r.Query, ForceQuery: r.HasQuery}
 	if decoded, err := url.PathUnescape(r.Path); err == nil { // always, for a canonical path
@@ -147,8 +147,8 @@ func requestOf(to *Destination, r *http1.Request) *http.Request {
 	return out
 }
 
-// bodyOf returns the whole body of r, nil if it has none. What has begun is copied: net/http may
-// read it after the exchange has ended.
+// bodyOf returns the whole body of r, nil if there is none. It copies what was read ahead, because
+// net/http may read it after the exchange has ended.
 func bodyOf(r *http1.Request) io.Reader {
 	switch begun := bytes.NewReader(bytes.Clone(r.Begun)); {
 	case len(r.Begun) == 0:
@@ -171,7 +171,7 @@ func listOf(h http.Header) []http1.Field {
 	return list
 }
 
-// standardBody is the body of an answer that net/http has read.
+// standardBody is the body of a response that net/http reads.
 type standardBody struct {
 	io.ReadCloser
 	response *http.Response
@@ -201,7 +201,7 @@ func readResponse(r *http.Response, end func()) Response {
 	return a
 }
 
-// Ready returns false: nobody knows, unless there is no body at all.
+// Ready returns false unless there is no body: net/http does not tell.
 func (b *standardBody) Ready() bool { return b.ReadCloser == http.NoBody }
 
 // Trailer returns the trailer, which is complete at the end of the body.
@@ -214,8 +214,8 @@ func (b *standardBody) Close() error {
 	return err
 }
 
-// trial is an attempt on an [http.Transport], which repeats requests by itself: for as
-// long as it has connections that were kept, and a POST with an Idempotency-Key too.
+// trial follows one attempt on an [http.Transport], which repeats requests by itself: as long as it
+// has kept connections, and a POST with an Idempotency-Key as well.
 type trial struct {
 	attempt     *Attempt
 	cancel      context.CancelCauseFunc
@@ -224,9 +224,8 @@ type trial struct {
 	heard       atomic.Bool // a byte of a response has come
 }
 
-// gotConnection is called with every connection on which the request is about to be
-// sent. From the second one on it is [http.Transport] that tries again, after a
-// connection that was kept turned out to be closed.
+// gotConnection is called with each connection on which net/http is about to send the request. From
+// the second one on, net/http repeats the request because a kept connection was closed.
 func (t *trial) gotConnection(info httptrace.GotConnInfo) {
 	a := t.attempt
 	t.connections++
@@ -242,8 +241,8 @@ func (t *trial) gotConnection(info httptrace.GotConnInfo) {
 	_ = info.Conn.Close() // before anything is written to it
 }
 
-// isHTTP2 tells that requests on the connection are streams. The transport sends
-// one again only if the service has said that it had not looked at it.
+// isHTTP2 reports whether the connection speaks HTTP/2. There net/http repeats a request only if
+// the service has said that it did not look at it.
 func isHTTP2(info httptrace.GotConnInfo) bool {
 	secure, ok := info.Conn.(*tls.Conn)
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
