@@ -27,7 +27,7 @@ import (
 const (
 	// adminTimeout bounds each request of a command.
 	adminTimeout = 30 * time.Second
-	// maxAnswer bounds what is read of an answer, in bytes.
+	// maxAnswer bounds what is read of a response, in bytes.
 	maxAnswer = 16 << 20
 )
 
@@ -137,14 +137,14 @@ func (e *apiError) Error() string {
 	return b.String()
 }
 
-// hasStatus reports whether err is an answer with that status.
+// hasStatus reports whether err is a response with that status.
 func hasStatus(err error, status int) bool {
 	refused, ok := errors.AsType[*apiError](err)
 	return ok && refused.Status == status
 }
 
 // call sends one request; path is relative to the API. in is its JSON body, none
-// if it is nil; out receives that of the answer and may be nil. ifMatch is the
+// if it is nil; out receives that of the response and may be nil. ifMatch is the
 // entity tag to insist on, or empty. Refusals are an *apiError.
 func (c *adminClient) call(ctx context.Context, method, path, ifMatch string, in, out any) (http.Header, error) {
 	body := new(bytes.Buffer)
@@ -175,7 +175,7 @@ func (c *adminClient) call(ctx context.Context, method, path, ifMatch string, in
 	return response.Header, readAnswer(response, text, out)
 }
 
-// readAnswer puts the body of a good answer into out, and makes an error of any
+// readAnswer puts the body of a good response into out, and makes an error of any
 // other.
 func readAnswer(response *http.Response, text []byte, out any) error {
 	if response.StatusCode/100 == 2 {

@@ -40,12 +40,12 @@ type CORS struct {
 	// RequestHeaders are the header fields that may be sent beside those that
 	// browsers always send; "*" is any.
 	RequestHeaders []string
-	// ExposedHeaders are the fields of answers that a page may read, beside those
+	// ExposedHeaders are the fields of responses that a page may read, beside those
 	// of the gateway; "*" is all.
 	ExposedHeaders []string
 	// Credentials tells that browsers may add cookies and the like.
 	Credentials bool
-	// MaxAge is how long a browser may keep the answer to a preflight.
+	// MaxAge is how long a browser may keep the response to a preflight.
 	MaxAge time.Duration
 }
 

@@ -14,7 +14,7 @@ const PollInterval = time.Second
 // (SIGHUP) says so, and calls report with what it found: a new valid [File], or
 // the [Faults] of one that is not valid, in which case the state before stays
 // good. The same content is reported once; after a trigger it is reported in
-// any case, because somebody waits for an answer. loaded is the file in use.
+// any case, because somebody waits for a response. loaded is the file in use.
 //
 // Watch returns when ctx ends, or at once if there is no ConfigFile. It calls
 // report on its own goroutine, never after it has returned.

@@ -96,7 +96,7 @@ func (c *installation) compare(recorded redisstore.Installation) error {
 
 // ruleFollower keeps the revocation rules current. A change of the installation comes with a rule
 // for all tokens of before, and a gateway of before must have noticed the change when it applies
-// the rule: it answers 503 then, and 401 is for those who are part of the new one.
+// the rule: it responds with 503 then, and 401 is for those who are part of the new one.
 type ruleFollower struct {
 	*tokens.Rules
 	installation *installation

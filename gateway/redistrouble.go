@@ -14,11 +14,11 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// probeTimeout bounds the look at what a Redis speaks that gave no answer.
+// probeTimeout bounds the look at what a Redis speaks that gave no response.
 const probeTimeout = 300 * time.Millisecond
 
 // redisHint returns what to do about a failure to use the configured Redis, with the variable that
-// names it. It asks a server that gave no answer whether it speaks TLS.
+// names it. It asks a server that gave no response whether it speaks TLS.
 func redisHint(ctx context.Context, cfg config.Config, err error) string {
 	const variable = config.Prefix + "REDIS_URL"
 	address := redisAddress(cfg.RedisURL)

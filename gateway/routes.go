@@ -108,7 +108,7 @@ func (g *Gateway) forwardAuth() http.Handler {
 	).HandlerFunc(proxy.Verdict)
 }
 
-// refuseMethod answers a request with a method that chi does not know for one of
+// refuseMethod responds to a request with a method that chi does not know for one of
 // the gateway's own endpoints.
 func refuseMethod(w http.ResponseWriter, r *http.Request, path string) {
 	switch path {

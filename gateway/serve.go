@@ -131,7 +131,7 @@ func (g *Gateway) announce(public, admin *net.TCPListener) {
 	g.logNotes(g.cfg.File)
 }
 
-// leave is the shutdown, up to the last answer. Its times count from now.
+// leave is the shutdown, up to the last response. Its times count from now.
 func (g *Gateway) leave(public *drainingListener, server *http.Server, cutStreams context.CancelCauseFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
 	defer cancel()

@@ -112,10 +112,10 @@ func (c *certificate) config() *tls.Config {
 	}
 }
 
-// strictTransport adds Strict-Transport-Security (RFC 6797) to every answer that goes
+// strictTransport adds Strict-Transport-Security (RFC 6797) to every response that goes
 // to its caller over TLS: over that of the gateway, or, if a trusted proxy says so,
 // over the proxy's. An empty value adds nothing. It belongs right inside of
-// [middleware.Observe], so that no answer goes without.
+// [middleware.Observe], so that no response goes without.
 func strictTransport(value config.HSTS) func(http.Handler) http.Handler {
 	if value == "" {
 		return func(next http.Handler) http.Handler { return next }

@@ -9,7 +9,7 @@ import (
 	"snowgate/tokens"
 )
 
-// introspection is the answer for an active token (RFC 7662 §2.2).
+// introspection is the response for an active token (RFC 7662 §2.2).
 type introspection struct {
 	Active    bool     `json:"active"`
 	Scope     string   `json:"scope,omitempty"`
@@ -24,7 +24,7 @@ type introspection struct {
 	TokenID   string   `json:"jti"`
 }
 
-// inactive is the answer for every other token: exactly {"active":false}.
+// inactive is the response for every other token: exactly {"active":false}.
 type inactive struct {
 	Active bool `json:"active"`
 }

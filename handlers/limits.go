@@ -44,7 +44,7 @@ func (h *OAuth) refuse(r *http.Request, id string, err error) error {
 }
 
 // spend counts one token request of client, tells it in the RateLimit fields of
-// the answer what is left, and returns an error if nothing was.
+// the response what is left, and returns an error if nothing was.
 func (h *OAuth) spend(w http.ResponseWriter, r *http.Request, client *clients.Client) error {
 	if h.Rates == nil || client.Rate.IsZero() {
 		return nil

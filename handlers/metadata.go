@@ -105,7 +105,7 @@ func (m *Metadata) Resource(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// keepShortly lets clients and caches keep an answer for a minute (RFC 9728
+// keepShortly lets clients and caches keep a response for a minute (RFC 9728
 // §7.10): it is the same for everybody, and changes with the routes only.
 func keepShortly(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "public, max-age=60")

@@ -1,5 +1,5 @@
 // Package handlers holds the HTTP endpoints of the gateway itself. Each one
-// decodes its request, makes one call into the domain, and encodes the answer;
+// decodes its request, makes one call into the domain, and encodes the response;
 // errors are returned and become answers in package problem.
 package handlers
 
@@ -153,7 +153,7 @@ func nonEmpty(values []string) []string {
 	return kept
 }
 
-// WriteJSON answers with v as JSON. A caller that went away meanwhile is no error of
+// WriteJSON responds with v as JSON. A caller that went away meanwhile is no error of
 // the handler.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	text, err := json.Marshal(v)

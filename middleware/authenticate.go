@@ -78,7 +78,7 @@ func refusedID(text string, err error) string {
 	return bearer.ID().String()
 }
 
-// unreadable is the answer to a request without a token that can be read.
+// unreadable is the response to a request without a token that can be read.
 func unreadable(challenge problem.Challenge, err error) error {
 	var malformed syntaxError
 	if errors.As(err, &malformed) {

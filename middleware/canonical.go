@@ -38,7 +38,7 @@ func Canonical() func(http.Handler) http.Handler {
 	}
 }
 
-// NoEncodedSlash answers 400 to a path with an encoded slash. It belongs in
+// NoEncodedSlash responds with 400 to a path with an encoded slash. It belongs in
 // front of the gateway's own endpoints; for routes each one decides.
 func NoEncodedSlash() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {

@@ -10,7 +10,7 @@ import (
 // to leave. [NewDrainer] makes one. It is safe for concurrent use.
 //
 // The shutdown that loses nothing: Start; go on accepting for a while, so that
-// every client is told Connection: close on a whole answer (RFC 9112 §9.6)
+// every client is told Connection: close on a whole response (RFC 9112 §9.6)
 // rather than meeting a closed connection with its next request; then
 // [http.Server.Shutdown]; then Wait, because Shutdown does not wait for
 // connections that were taken over by WebSocket.
@@ -25,7 +25,7 @@ func NewDrainer() *Drainer {
 	return &Drainer{idle: make(chan struct{}, 1)}
 }
 
-// Start makes every answer from now on carry Connection: close, also those of
+// Start makes every response from now on carry Connection: close, also those of
 // requests that are under way. It may be called more than once.
 func (d *Drainer) Start() { d.draining.Store(true) }
 
@@ -59,7 +59,7 @@ func (d *Drainer) leave() {
 }
 
 // Drain counts each request in d while it is served, and adds Connection: close
-// to its answer if d is draining by the time the answer begins. With HTTP/2,
+// to its response if d is draining by the time the response begins. With HTTP/2,
 // net/http turns that field into a GOAWAY.
 func Drain(d *Drainer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {

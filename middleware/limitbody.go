@@ -14,7 +14,7 @@ import (
 // within from the start of the request until its last byte. A handler that
 // reads more gets an [*http.MaxBytesError]; one that reads too late gets a
 // [*problem.Error] of 408. Both are errors that package problem knows. In both
-// cases the connection is closed after the answer.
+// cases the connection is closed after the response.
 func LimitBody(size int64, within time.Duration) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -39,7 +39,7 @@ type Observation struct {
 	// goroutine that served it, unless its exchange has a Counter, which is told
 	// instead. route is the template of [exchange.Exchange],
 	// empty if none was found; method is any text that a caller chose; status is what
-	// was answered, or, for an answer that was broken off, 499 (the caller went away),
+	// was answered, or, for a response that was broken off, 499 (the caller went away),
 	// 502 (the service failed), 401, 403 or 503 (its token ended, lost its scope, or
 	// can no longer be checked) or 500.
 	Record func(route, method string, status int, duration time.Duration)
@@ -106,7 +106,7 @@ func (v *visit) release() {
 	}
 }
 
-// outcome is how an answer ended.
+// outcome is how a response ended.
 type outcome struct {
 	sent    int // status on the wire, 0 if none was sent
 	counted int // status for the metrics
@@ -131,7 +131,7 @@ func outcomeOf(x *exchange.Exchange, w *recorder, aborted bool) outcome {
 	return end
 }
 
-// abortStatus tells whose fault a broken answer is.
+// abortStatus tells whose fault a broken response is.
 func abortStatus(cause error) int {
 	var known *problem.Error
 	switch {

@@ -3,7 +3,7 @@ package middleware
 import "net/http"
 
 // recorder is the ResponseWriter of every request. It notes what is answered,
-// and decides about Connection: close at the last moment, when the answer
+// and decides about Connection: close at the last moment, when the response
 // begins. [http.ResponseController] reaches through it for everything else.
 type recorder struct {
 	http.ResponseWriter
@@ -16,7 +16,7 @@ type recorder struct {
 // Unwrap serves [http.ResponseController].
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader sends a 1xx, or begins the answer. A second answer is ignored.
+// WriteHeader sends a 1xx, or begins the response. A second response is ignored.
 func (w *recorder) WriteHeader(status int) {
 	switch {
 	case status < http.StatusOK && status != http.StatusSwitchingProtocols:
@@ -27,7 +27,7 @@ func (w *recorder) WriteHeader(status int) {
 	}
 }
 
-// begin notes the status of an answer that begins.
+// begin notes the status of a response that begins.
 func (w *recorder) begin(status int) {
 	w.status = status
 	if w.drainer != nil && status >= http.StatusOK && w.drainer.Draining() {

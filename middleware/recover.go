@@ -13,7 +13,7 @@ import (
 // maxStack bounds a logged stack, in bytes.
 const maxStack = 16 << 10
 
-// Recover answers 500 for a handler that panics, closes the connection in HTTP/1, counts the panic,
+// Recover responds with 500 for a handler that panics, closes the connection in HTTP/1, counts the panic,
 // and leaves it as the cause for the access line, with its stack unless that was logged a moment
 // ago. If a response is already under way, Recover breaks the connection off instead, so that half
 // a response is never taken for a whole one. [http.ErrAbortHandler] passes through.
@@ -57,7 +57,7 @@ func answerPanic(w *recorder, r *http.Request, value any) {
 }
 
 // holdsForAny reports whether the gateway says the field name about the request or
-// the connection, whatever the answer is.
+// the connection, whatever the response is.
 func holdsForAny(name string) bool {
 	switch name {
 	case "X-Request-Id", "Connection", "Strict-Transport-Security", "Vary":

@@ -7,7 +7,7 @@ import (
 	"snowgate/tokens"
 )
 
-// Challenge makes the answers of RFC 6750 §3: what a caller at a protected
+// Challenge makes the responses of RFC 6750 §3: what a caller at a protected
 // place is told about its bearer token.
 type Challenge struct {
 	// ResourceMetadata is the URL of the protected resource metadata

@@ -65,10 +65,10 @@ func postOnly() *OAuthError {
 
 // OAuthHandlerFunc is [HandlerFunc] for the OAuth endpoints: they take POST only
 // (RFC 6749 §3.2, RFC 7009 §2.1, RFC 7662 §2.1), their error is answered through
-// [OAuth], and every answer carries Cache-Control: no-store.
+// [OAuth], and every response carries Cache-Control: no-store.
 type OAuthHandlerFunc func(w http.ResponseWriter, r *http.Request) error
 
-// ServeHTTP calls f and answers with its error, if any, through [OAuth].
+// ServeHTTP calls f and responds with its error, if any, through [OAuth].
 func (f OAuthHandlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
@@ -82,7 +82,7 @@ func (f OAuthHandlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// OAuth answers r with err in the JSON of RFC 6749 §5.2 and leaves err as the
+// OAuth responds to r with err in the JSON of RFC 6749 §5.2 and leaves err as the
 // cause for the access line. It must be called before anything else has been
 // written.
 func OAuth(w http.ResponseWriter, r *http.Request, err error) {
@@ -150,7 +150,7 @@ func describeOAuth(err error) *OAuthError {
 	}
 }
 
-// invalidClient is one constant answer for every failed authentication, so that
+// invalidClient is one constant response for every failed authentication, so that
 // an unknown client cannot be told from a wrong secret.
 func invalidClient(err error) *OAuthError {
 	return &OAuthError{

@@ -1,7 +1,7 @@
-// Package problem is the one place where an error becomes an HTTP answer.
+// Package problem is the one place where an error becomes an HTTP response.
 //
 // Handlers return errors; [HandlerFunc] hands them to [Write], which looks the
-// error up in one table and answers with RFC 9457 problem details, or, through
+// error up in one table and responds with RFC 9457 problem details, or, through
 // [OAuth], with the JSON of RFC 6749 §5.2. The caller is told what it may know;
 // the cause goes to the access line. An error that nobody described is a bare
 // 500.
@@ -23,10 +23,10 @@ import (
 const RetryAfter = 1
 
 // StatusClientClosedRequest is logged for a caller that went away before it got
-// an answer. Nobody receives it. The number is nginx's.
+// a response. Nobody receives it. The number is nginx's.
 const StatusClientClosedRequest = 499
 
-// Error is an error that knows its answer. Detail is public; Err is for the log.
+// Error is an error that knows its response. Detail is public; Err is for the log.
 type Error struct {
 	Status int         // HTTP status code
 	Detail string      // one public sentence; empty if the status says it all
@@ -63,13 +63,13 @@ func New(status int, detail string, cause error) *Error {
 	return &Error{Status: status, Detail: detail, Err: cause}
 }
 
-// MethodNotAllowed answers 405 with the methods that are allowed (RFC 9110
+// MethodNotAllowed responds with 405 and the methods that are allowed (RFC 9110
 // §15.5.6).
 func MethodNotAllowed(allow string) *Error {
 	return &Error{Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {allow}}}
 }
 
-// Unavailable answers 503 with Retry-After. detail is public.
+// Unavailable responds with 503 and Retry-After. detail is public.
 func Unavailable(detail string, cause error) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable,
@@ -80,10 +80,10 @@ func Unavailable(detail string, cause error) *Error {
 }
 
 // HandlerFunc is an HTTP handler that returns its error instead of writing it,
-// so that an answer cannot go on after a refusal.
+// so that a response cannot go on after a refusal.
 type HandlerFunc func(w http.ResponseWriter, r *http.Request) error
 
-// ServeHTTP calls f and answers with its error, if any, through [Write].
+// ServeHTTP calls f and responds with its error, if any, through [Write].
 func (f HandlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f(w, r); err != nil {
 		Write(w, r, err)
@@ -100,7 +100,7 @@ type body struct {
 	RequestID string  `json:"request_id,omitempty"`
 }
 
-// Write answers r with err as application/problem+json and leaves err as the
+// Write responds to r with err as application/problem+json and leaves err as the
 // cause for the access line. It must be called before anything else has been
 // written.
 func Write(w http.ResponseWriter, r *http.Request, err error) {

@@ -88,7 +88,7 @@ func (t *roundTrip) blameOf(status int, err error) upstream.Blame {
 	}
 }
 
-// noReplica answers 503 with the time after which a replica may be fit again.
+// noReplica responds with 503 with the time after which a replica may be fit again.
 func noReplica(none *upstream.NoReplicaError) error {
 	answer := problem.Unavailable("No replica of the service behind this route is healthy.", none)
 	seconds := int64((none.RetryAfter + time.Second - 1) / time.Second)

@@ -92,7 +92,7 @@ func addFields(h http.Header, list []http1.Field) {
 	}
 }
 
-// announcedTrailer returns the names of the fields that an answer announces for behind
+// announcedTrailer returns the names of the fields that a response announces for behind
 // its body (RFC 9110 §6.6.2), as far as they may come.
 func announcedTrailer(a *transport.Response) (announced []string) {
 	if a.Length >= 0 {
@@ -169,7 +169,7 @@ func (c *clientResponse) stream(a *transport.Response, begun piece, buffer []byt
 	}
 }
 
-// complete reports whether the client has the whole answer when the end of the body was
+// complete reports whether the client has the whole response when the end of the body was
 // written. Else the end is marked by something that the server writes last, and goes into
 // one packet with it: in HTTP/2, gRPC even takes an end that comes by itself for an error.
 func (c *clientResponse) complete(a *transport.Response) bool {
@@ -180,7 +180,7 @@ func (c *clientResponse) complete(a *transport.Response) bool {
 // so that both fit into one packet. Bodies and responses of unknown length wait for nothing.
 const headerDelay = 2 * time.Millisecond
 
-// heldHeader is the header of an answer that waits for the first bytes of its body, so
+// heldHeader is the header of a response that waits for the first bytes of its body, so
 // that both fit into one packet. A nil one does not wait.
 type heldHeader struct {
 	mu    sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"snowgate/tokens"
 )
 
-// unavailable answers 503 for a store that cannot be asked, and leaves every other
+// unavailable responds with 503 for a store that cannot be asked, and leaves every other
 // error as it is. A caller that went away is why the store was not asked, not what
 // is wrong with it.
 func unavailable(err error) error {

@@ -24,8 +24,8 @@ type change struct {
 // changeFunc is a handler that changes something.
 type changeFunc func(w http.ResponseWriter, r *http.Request, c *change) error
 
-// audited makes f write its audit line. The line is written before the answer of
-// a refusal and after the answer of a success, and by no means left out.
+// audited makes f write its audit line. The line is written before the response of
+// a refusal and after the response of a success, and by no means left out.
 func (a *API) audited(f changeFunc) problem.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var c change

@@ -25,7 +25,7 @@ type clientDocument struct {
 	Note string `json:"note,omitempty"`
 }
 
-// createdClient is the answer to a creation: the client and what is shown only
+// createdClient is the response to a creation: the client and what is shown only
 // now, with the names of RFC 7591 §3.2.1.
 type createdClient struct {
 	clientDocument
@@ -206,7 +206,7 @@ func (a *API) expiry(o *object, in, at string) time.Time {
 	return end
 }
 
-// refuse turns what keeps a client from being changed into an answer.
+// refuse turns what keeps a client from being changed into a response.
 func refuse(err error) error {
 	refusal := func(status int, detail string) error { return problem.New(status, detail, err) }
 	switch {

@@ -9,7 +9,7 @@ import (
 	"snowgate/handlers"
 )
 
-// createdSecret is the answer to a new secret: what is shown only now.
+// createdSecret is the response to a new secret: what is shown only now.
 type createdSecret struct {
 	clients.SecretView
 	Client    string `json:"client_id"`

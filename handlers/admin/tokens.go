@@ -50,7 +50,7 @@ func (a *API) readToken(w http.ResponseWriter, r *http.Request) error {
 	return handlers.WriteJSON(w, http.StatusOK, found)
 }
 
-// noToken is the answer where there is no token to tell about.
+// noToken is the response where there is no token to tell about.
 func noToken(err error) error {
 	if err == nil || errors.Is(err, tokens.ErrInvalid) {
 		return problem.New(http.StatusNotFound, "There is no live token with this id.", err)

@@ -258,7 +258,7 @@ func (c *Conn) handOver() bool {
 }
 
 // ConnState is for the field of [net/http.Server] with that name. A server that has it reads 500 lines
-// of a head, and a few thousand bytes more, and answers 431 to a longer one.
+// of a head, and a few thousand bytes more, and responds with 431 to a longer one.
 func ConnState(c net.Conn, state http.ConnState) {
 	if conn, ok := c.(*Conn); ok {
 		conn.read.mu.Lock()

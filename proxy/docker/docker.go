@@ -29,7 +29,7 @@
 // Compose has built gives it the labels of one. A container is a replica while it runs,
 // is not paused, has no health check or is healthy by it, and has an address on a network
 // that the gateway has one on, too. The route of a service is there as long as it has a container at all, running or not:
-// without a replica it answers 503. One set of labels counts for a service, see standing.
+// without a replica it responds with 503. One set of labels counts for a service, see standing.
 //
 // The watcher only ever asks with GET, and HEAD for the version of the API.
 package docker

@@ -44,7 +44,7 @@ func newMoby(host string, timeout time.Duration) (*moby, error) {
 // close implements engine.
 func (m *moby) close() { _ = m.client.Close() } // idle connections; it cannot fail
 
-// answered looks at each answer before the client does.
+// answered looks at each response before the client does.
 func (m *moby) answered(answer *http.Response) {
 	switch {
 	case answer.StatusCode != http.StatusOK:
@@ -102,7 +102,7 @@ func (m *moby) events(ctx context.Context, ready func(), handle func(event)) err
 	defer cancel(nil)
 	timer := time.AfterFunc(m.timeout, func() { cancel(errSilent) })
 	defer timer.Stop()
-	// The call returns with the header of the answer, or without one.
+	// The call returns with the header of the response, or without one.
 	stream := m.client.Events(ctx, client.EventsListOptions{
 		Filters: make(client.Filters).Add("type", kinds...).Add("event", actions...),
 	})
@@ -122,7 +122,7 @@ func (m *moby) events(ctx context.Context, ready func(), handle func(event)) err
 var (
 	// errSilent says that Docker did not answer in time.
 	errSilent = errors.New("docker: no answer in time")
-	// errClosed says that Docker ended an answer before it was complete. The stream of
+	// errClosed says that Docker ended a response before it was complete. The stream of
 	// events never is.
 	errClosed = errors.New("docker: the connection was closed")
 )

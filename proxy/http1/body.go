@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// body is the state of the body of an answer.
+// body is the state of the body of a response.
 type body struct {
 	kind    bodyKind
 	left    int64 // of the body, or of the chunk
@@ -26,7 +26,7 @@ const (
 	closing                 // by the end of the connection
 )
 
-// expectBody prepares for the body of an answer to method (RFC 9112 §6.3).
+// expectBody prepares for the body of a response to method (RFC 9112 §6.3).
 func (c *Call) expectBody(method string) {
 	c.body = body{kind: sized, left: c.Length}
 	switch {
@@ -42,7 +42,7 @@ func (c *Call) expectBody(method string) {
 	c.body.ended = c.body.kind == sized && c.body.left == 0
 }
 
-// Read reads from the body of the answer. It returns io.EOF, together with the last
+// Read reads from the body of the response. It returns io.EOF, together with the last
 // bytes where that is known, only if the body is whole; one that breaks off ends with
 // another error. With the end, the connection is free for others, if it is fit for that.
 func (c *Call) Read(p []byte) (n int, err error) {

@@ -10,10 +10,10 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Call is one request and its answer. Everything but [Call.Abort] is for one goroutine
+// Call is one request and its response. Everything but [Call.Abort] is for one goroutine
 // at a time.
 type Call struct {
-	// Status, Header and Length are those of the answer. Header has canonical names
+	// Status, Header and Length are those of the response. Header has canonical names
 	// and is as it was received, but for a length that another one makes void. Length
 	// is -1 if only the end of the body tells. They are valid when Send has returned
 	// nil.
@@ -40,7 +40,7 @@ type Call struct {
 	aborted bool
 }
 
-// Send sends r and waits for the header of the answer. With fresh, it does so on a
+// Send sends r and waits for the header of the response. With fresh, it does so on a
 // new connection, else on one that was kept, if there is any. If it returns an error
 // the call is over, though r.Body may still be in use; see [Call.Wait].
 //
@@ -100,7 +100,7 @@ func (c *Call) dial(ctx context.Context) (*conn, error) {
 	return c.transport.dial(ctx)
 }
 
-// sendOn sends r on one connection and reads the head of the answer. It returns how
+// sendOn sends r on one connection and reads the head of the response. It returns how
 // many bytes were written.
 func (c *Call) sendOn(conn *conn, r *Request) (wrote int, err error) {
 	head, err := r.appendHead(conn.out[:0])
@@ -126,7 +126,7 @@ func (c *Call) sendOn(conn *conn, r *Request) (wrote int, err error) {
 	return wrote, c.receive(r)
 }
 
-// receive reads heads up to that of the answer proper.
+// receive reads heads up to that of the response proper.
 func (c *Call) receive(r *Request) error {
 	for range MaxInterim {
 		head, err := c.conn.head(c.transport.MaxHeader)
@@ -222,7 +222,7 @@ func (c *Call) Close() error {
 // Read of the body must be ended by other means.
 func (c *Call) Wait() { c.upload.wait() }
 
-// Tunnel returns the connection as it is, after an answer that switches protocols
+// Tunnel returns the connection as it is, after a response that switches protocols
 // (RFC 9110 §15.2.2). What was read ahead comes first. [Call.Close] and [Call.Abort]
 // close it.
 func (c *Call) Tunnel() io.ReadWriteCloser { return &tunnel{c, c.conn} }

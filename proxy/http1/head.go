@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// parseHead reads the head of an answer into c.
+// parseHead reads the head of a response into c.
 func (c *Call) parseHead(head string) error {
 	line, rest := cutLine(head)
 	status, minor, err := parseStatus(line)

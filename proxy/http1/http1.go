@@ -10,7 +10,7 @@
 // come before its end.
 //
 //	call := transport.Call()
-//	err := call.Send(ctx, &request)  // until the header of the answer is there
+//	err := call.Send(ctx, &request)  // until the header of the response is there
 //	...call.Status, call.Header...
 //	n, err := call.Read(buffer)      // the body
 //	call.Close()                     // the connection is kept if it is fit for that
@@ -41,7 +41,7 @@ type Field struct{ Name, Value string }
 
 // Bounds of what is accepted from a server.
 const (
-	// MaxInterim is how many heads are read for the one of the answer proper; the others are 1xx.
+	// MaxInterim is how many heads are read for the one of the response proper; the others are 1xx.
 	MaxInterim = 128
 	// maxChunkLine is the length of a line that begins a chunk, extensions included.
 	maxChunkLine = 1 << 10
@@ -52,10 +52,10 @@ var (
 	// ErrRequest says that a request cannot be written: one of its parts has a
 	// character that would make it another request. Nothing was sent.
 	ErrRequest = errors.New("http1: malformed request")
-	// ErrResponse says that an answer was refused. The text after it may quote the
+	// ErrResponse says that a response was refused. The text after it may quote the
 	// server.
 	ErrResponse = errors.New("http1: malformed answer")
-	// ErrHeaderSize says that the header or trailer of an answer is too large.
+	// ErrHeaderSize says that the header or trailer of a response is too large.
 	ErrHeaderSize = errors.New("http1: the header of the answer is too large")
 	// ErrAborted says that the call was broken off by [Call.Abort].
 	ErrAborted = errors.New("http1: the call was aborted")

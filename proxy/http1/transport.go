@@ -20,7 +20,7 @@ type Transport struct {
 	// how long.
 	MaxIdle     int
 	IdleTimeout time.Duration
-	// MaxHeader bounds the header of an answer, and its trailer, in bytes.
+	// MaxHeader bounds the header of a response, and its trailer, in bytes.
 	MaxHeader int
 	// ContinueTimeout is how long a server that is asked whether it wants a body
 	// (RFC 9110 §10.1.1) may be silent before it is sent.

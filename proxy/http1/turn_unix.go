@@ -40,7 +40,7 @@ func (c *conn) prepare() error {
 // All of it is one RawConn.Read, which forgets what the poller knew of the connection
 // when it begins, and calls step again only when the poller has news since. So the
 // look for bytes that nobody asked for has to come first within it, and the wait for
-// the answer needs no read that finds nothing.
+// the response needs no read that finds nothing.
 func (c *conn) ask(request []byte, begin func()) (wrote int, err error) {
 	t := &c.turn
 	if t.raw == nil {

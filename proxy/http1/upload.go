@@ -29,7 +29,7 @@ const (
 
 var uploadBuffers = sync.Pool{New: func() any { return new([roomBefore + uploadBuffer + roomAfter]byte) }}
 
-// upload is the sending of the body of a request, beside the reading of the answer. A
+// upload is the sending of the body of a request, beside the reading of the response. A
 // nil upload is that of a request without a body.
 type upload struct {
 	conn *conn

@@ -24,13 +24,13 @@ type CORS struct {
 	// RequestHeaders are the fields that may be sent beside those that browsers
 	// always send; "*" is any, also Authorization.
 	RequestHeaders []string
-	// ExposedHeaders are the fields of answers that a page may read, beside those
+	// ExposedHeaders are the fields of responses that a page may read, beside those
 	// by which the gateway says why it refuses a request; "*" is all.
 	ExposedHeaders []string
 	// Credentials lets browsers add cookies and the like. It does not go with
 	// every origin, nor with all exposed headers.
 	Credentials bool
-	// MaxAge is how long a browser may keep the answer to a preflight, in whole
+	// MaxAge is how long a browser may keep the response to a preflight, in whole
 	// seconds. 0: as long as it does by itself, which is 5 s.
 	MaxAge time.Duration
 }

@@ -22,7 +22,7 @@ type HealthCheck struct {
 	Path string
 	// Interval is the time from one question to the next. 0: [DefaultCheckInterval].
 	Interval time.Duration
-	// Timeout bounds the wait for the answer. 0: [DefaultCheckTimeout].
+	// Timeout bounds the wait for the response. 0: [DefaultCheckTimeout].
 	Timeout time.Duration
 }
 

@@ -96,7 +96,7 @@ var allowed = regexp.MustCompile(`^(/v[0-9]{1,2}\.[0-9]{1,3})?(/_ping|/container
 // errForbidden refuses everything that is not let through.
 var errForbidden = problem.New(http.StatusForbidden, "This proxy only lists containers, networks and events.", nil)
 
-// ServeHTTP asks Docker what r asks, if it may, and answers with the part that may be
+// ServeHTTP asks Docker what r asks, if it may, and responds with the part that may be
 // known.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := p.answer(w, r); err != nil {
@@ -140,7 +140,7 @@ func target(r *http.Request) (path string, err error) {
 	return match[2], nil
 }
 
-// ask sends the question of r to Docker. The answer is one of success.
+// ask sends the question of r to Docker. The response is one of success.
 func (p *Proxy) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
 	question := url.URL{Scheme: "http", Host: "docker", Path: r.URL.Path, RawQuery: query(r.URL.Query()).Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, question.String(), nil)
@@ -174,7 +174,7 @@ func query(given url.Values) url.Values {
 	return passed
 }
 
-// refusal words an answer that is none of success. What Docker says is meant for
+// refusal words a response that is none of success. What Docker says is meant for
 // whoever asked: mostly that it does not know the version.
 func refusal(answer *http.Response) error {
 	var told struct{ Message string }
@@ -186,7 +186,7 @@ func refusal(answer *http.Response) error {
 	return problem.New(answer.StatusCode, told.Message, cause)
 }
 
-// ping answers with the versions, by which clients choose how to speak.
+// ping responds with the versions, by which clients choose how to speak.
 func (p *Proxy) ping(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
@@ -205,7 +205,7 @@ func (p *Proxy) ping(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// relay answers with the part of Docker's answer that list has room for.
+// relay responds with the part of Docker's answer that list has room for.
 func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) error {
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
