@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"testing"
 
@@ -17,33 +18,38 @@ import (
 // the request (RFC 9113 §6.8). It is sent again, with its small body, on another connection.
 func TestGoAwayBeforeTheRequest(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "a body that comes in pieces is not read ahead, and cannot be sent again")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for n := 0; ; n++ {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			if n == 0 {
-				go endConnection(conn)
-				continue
-			}
-			go new(http2.Server).ServeConn(conn, &http2.ServeConnOpts{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				_, _ = w.Write(body)
-			})})
-		}
-	}()
+	service := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(body)
+	}))
+	service.Config.Protocols = new(http.Protocols)
+	service.Config.Protocols.SetUnencryptedHTTP2(true)
+	service.Listener = &endingFirst{Listener: service.Listener}
+	service.Start()
+	t.Cleanup(service.Close)
 	g := newGateway(t, gatewayOptions{}, route.Route{Name: "one", Path: "/", Public: true,
-		Upstreams: []*url.URL{{Scheme: "h2c", Host: listener.Addr().String()}}})
+		Upstreams: []*url.URL{{Scheme: "h2c", Host: service.Listener.Addr().String()}}})
 	answer, body := g.ask(t, "POST / HTTP/1.1\r\nHost: g.example\r\nContent-Length: 5\r\n\r\nhello")
 	if answer.StatusCode != http.StatusOK || body != "hello" {
 		t.Errorf("status %d, body %q, want the echo", answer.StatusCode, body)
 	}
+}
+
+// endingFirst is a listener whose first connection ends without the request being looked at.
+type endingFirst struct {
+	net.Listener
+	ended bool
+}
+
+// Accept implements [net.Listener].
+func (l *endingFirst) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil || l.ended {
+		return conn, err
+	}
+	l.ended = true
+	go endConnection(conn)
+	return l.Listener.Accept()
 }
 
 // endConnection reads a request, and says that it was not looked at.
