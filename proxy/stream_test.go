@@ -260,6 +260,12 @@ func TestWebSocketIsCutWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := conn.Read(t.Context()); err != nil { // it is open now
+		t.Fatal(err)
+	}
 	g.cut()
 	if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("when the gateway stops: %v, want a close frame with status 1001", err)

@@ -86,6 +86,7 @@ func (s *standard) Send(a *Attempt) (Response, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	t, interim := &trial{attempt: a, cancel: cancel}, 0
+	tell := a.Request.Interim // a goroutine of net/http may be late, when a serves another attempt
 	trace := &httptrace.ClientTrace{
 		GotConn:              t.gotConnection,
 		GotFirstResponseByte: func() { t.heard.Store(true) },
@@ -93,7 +94,7 @@ func (s *standard) Send(a *Attempt) (Response, error) {
 			if interim++; interim == http1.MaxInterim {
 				return fmt.Errorf("%w: more than %d interim ones", http1.ErrResponse, http1.MaxInterim)
 			}
-			return a.Request.Interim(status, listOf(http.Header(header)))
+			return tell(status, listOf(http.Header(header)))
 		},
 	}
 	r := requestOf(a.To, a.Request)
