@@ -12,8 +12,8 @@ import (
 )
 
 // roundTrip is one request on its way to a service, and the response on its way back. It belongs to
-// the goroutine that serves the request, but for what its lifetime, token watch and client response
-// guard by locks of their own.
+// the goroutine that serves the request. Its lifetime, token watch, timer and interim responses are
+// used by other goroutines as well, and have locks of their own.
 type roundTrip struct {
 	common   *forwarding
 	in       *http.Request // from the client
@@ -151,19 +151,19 @@ func (t *roundTrip) finish() {
 }
 
 // isUnshared reports, at the end, that nobody else can have kept t: the whole response was passed on,
-// no other goroutine has read a body, the token was not watched, the client was not followed, and no
-// context was made of the exchange, not even to connect, which is done in one that is part of the
-// attempt. TestReuse, TestBodiesAreNotMixed and the torture fail when that is wrong.
+// no other goroutine has read a body, the token was not watched, nobody follows the client, the round
+// trip has made no context, and its one attempt used a kept connection, so that no dial holds on to it.
+// TestReuse, TestBodiesAreNotMixed and the torture fail when that is wrong.
 func (t *roundTrip) isUnshared() bool {
 	return t.client.passed && (t.body == nil || t.out.ahead) && !t.watch.isWatched() && !t.lifetime.isShared() &&
 		t.tries.current.Reused && t.tries.tried == nil
 }
 
-// tooSlow implements [waiting].
+// tooSlow implements [timerOwner].
 func (t *roundTrip) tooSlow() { t.lifetime.giveUp(errTooSlow) }
 
-// lasting implements [waiting].
+// lasting implements [timerOwner].
 func (t *roundTrip) lasting() { t.lifetime.follow() }
 
-// long implements [waiting].
+// long implements [timerOwner].
 func (t *roundTrip) long() { t.watch.register() }

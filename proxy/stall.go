@@ -8,19 +8,19 @@ import (
 	"snowgate/internal/panics"
 )
 
-// stallTime is how long a WebSocket goes on while somebody is waited for and nothing moves.
+// stallTime is how long a WebSocket goes on while one side waits and nothing moves in either direction.
 const stallTime = 60 * time.Second
 
-// stall ends a WebSocket that hangs: the service takes nothing of what the client has sent, or one
-// side has ended and the other neither sends nor ends. While both are silent, nobody is waited for. It
-// is safe for concurrent use.
+// stall ends a WebSocket in which nothing has moved in either direction for [stallTime] although one
+// side waits: a write to the service is blocked, or one side has ended and the other has not. A
+// WebSocket in which both sides are silent goes on. stall is safe for concurrent use.
 type stall struct {
 	end func() // ends the WebSocket
 
 	mu     sync.Mutex // guards what follows
 	timer  *time.Timer
 	armed  bool
-	moved  time.Time // when something was written last
+	moved  time.Time // when something was written last, or a side ended
 	taking bool      // a write to the service is under way
 	half   bool      // one side has ended
 	over   bool
@@ -33,16 +33,15 @@ func newStall(end func()) *stall {
 	return s
 }
 
-// arm has check called when nothing moves from now on.
-func (s *stall) arm(now time.Time) {
-	s.moved = now
+// arm has check called after stallTime, unless it will be called before. The caller holds mu.
+func (s *stall) arm() {
 	if !s.armed && !s.over {
 		s.armed = true
 		s.timer.Reset(stallTime)
 	}
 }
 
-// check ends the WebSocket if it hangs.
+// check ends the WebSocket if nothing has moved for stallTime, and else comes again.
 func (s *stall) check() {
 	s.mu.Lock()
 	s.armed = false
@@ -67,7 +66,7 @@ func (s *stall) write(toService, underWay bool) {
 		s.taking = underWay
 	}
 	if s.taking {
-		s.arm(s.moved)
+		s.arm()
 	}
 }
 
@@ -75,8 +74,8 @@ func (s *stall) write(toService, underWay bool) {
 func (s *stall) sideEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.half = true
-	s.arm(time.Now())
+	s.half, s.moved = true, time.Now()
+	s.arm()
 }
 
 // stop ends the watch.

@@ -23,8 +23,9 @@ const (
 	// seven connections a second; at the first pause it would be eighty.
 	probePause     = 50 * time.Millisecond
 	probePauseMost = 500 * time.Millisecond
-	// probePauseAuth is the time between two probes of a server that refuses our password. It is
-	// longer, because somebody has to change the password, and the probes must not look like an attack.
+	// probePauseAuth is the time between two probes of a server that refuses our password. It is the
+	// longest pause from the start: somebody has to change the password, and the probes must not look
+	// like an attack.
 	probePauseAuth = 500 * time.Millisecond
 	// reloadEvery is how often, while a node is down, its cluster is asked who holds the slots.
 	reloadEvery = 250 * time.Millisecond
