@@ -71,7 +71,7 @@ func wantOnce(t *testing.T, what string, got []time.Duration, want time.Duration
 	t.Errorf("%s after %v, want %v (0: never)", what, got, want)
 }
 
-// waiter is a [waiting] of functions, where they are set.
+// waiter is a [timerOwner] of functions, where they are set.
 type waiter struct{ slow, lasts, becomes func() }
 
 func (w *waiter) tooSlow() { call(w.slow) }
