@@ -21,6 +21,7 @@ type lifetime struct {
 	ctx      context.Context //nolint:containedctx // see Context
 	cancel   context.CancelCauseFunc
 	unfollow func() bool // the client; nil: nobody follows it
+	tunnel   bool        // it is a WebSocket, see leaveToTunnel
 }
 
 // giveUp ends the round trip for the reason given, whatever it waits for.
@@ -69,11 +70,28 @@ func (l *lifetime) Attach(call *http1.Call) {
 func (l *lifetime) follow() {
 	unfollow := context.AfterFunc(l.client, func() {
 		defer panics.Catch(panics.Exchange, nil)
-		l.giveUp(context.Cause(l.client))
+		if !l.isTunnel() {
+			l.giveUp(context.Cause(l.client))
+		}
 	})
 	l.mu.Lock()
 	l.unfollow = unfollow
 	l.mu.Unlock()
+}
+
+// leaveToTunnel says that the round trip has become a WebSocket. Its end is announced to the client
+// first, by a close frame, so nothing is aborted at once when the context of the client ends.
+// TestWebSocketIsNotAborted fails without it.
+func (l *lifetime) leaveToTunnel() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tunnel = true
+}
+
+func (l *lifetime) isTunnel() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tunnel
 }
 
 // Context returns a context that ends when the round trip is given up, with the reason as its cause,

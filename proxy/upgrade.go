@@ -37,6 +37,7 @@ func (t *roundTrip) switchProtocols(a transport.Response) {
 		return
 	}
 	defer func() { _ = client.Close() }() // net/http closes it no more, not even if this panics
+	t.lifetime.leaveToTunnel()
 	ctx := t.lifetime.Context()
 	stop := context.AfterFunc(ctx, func() {
 		defer panics.Catch(panics.Tunnel, nil)
