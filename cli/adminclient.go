@@ -21,7 +21,7 @@ import (
 	"snowgate/config"
 	"snowgate/handlers"
 	"snowgate/handlers/admin"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 const (

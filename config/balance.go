@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // How a route chooses among the replicas of its service.

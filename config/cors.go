@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/net/http/httpguts"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // DefaultCORSMaxAge is the max_age of a cors that does not say.

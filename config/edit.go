@@ -5,8 +5,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"snowgate/request/canonical"
-	"snowgate/request/fields"
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/fields"
 )
 
 // Edits are changes of a header.

@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"snowgate/clients"
+	"snowgate/internal/request/canonical"
 	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/request/canonical"
 )
 
 // What a route has unless it says otherwise.

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"snowgate/request/exchange"
+	"snowgate/internal/request/exchange"
 )
 
 // sink is a ResponseWriter that costs nothing itself.

@@ -9,13 +9,13 @@ import (
 
 	"snowgate/config"
 	"snowgate/handlers/admin"
+	"snowgate/internal/request/exchange"
 	"snowgate/internal/scope"
 	"snowgate/internal/telemetry"
 	"snowgate/proxy"
 	"snowgate/proxy/docker"
 	"snowgate/proxy/route"
 	"snowgate/proxy/upstream"
-	"snowgate/request/exchange"
 )
 
 // sourceFile is the source of the routes of the configuration file.

@@ -17,9 +17,9 @@ import (
 	"snowgate/handlers"
 	"snowgate/handlers/admin"
 	"snowgate/internal/panics"
+	"snowgate/internal/problem"
 	"snowgate/internal/telemetry"
 	"snowgate/middleware"
-	"snowgate/problem"
 	"snowgate/proxy"
 	"snowgate/tokens/redisstore"
 )

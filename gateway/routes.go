@@ -10,11 +10,11 @@ import (
 
 	"snowgate/clients"
 	"snowgate/handlers"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/internal/scope"
 	"snowgate/middleware"
-	"snowgate/problem"
 	"snowgate/proxy"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

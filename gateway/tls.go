@@ -13,7 +13,7 @@ import (
 
 	"snowgate/config"
 	"snowgate/internal/deadline"
-	"snowgate/request/exchange"
+	"snowgate/internal/request/exchange"
 )
 
 // mostStreams is how many requests one HTTP/2 connection may have under way.

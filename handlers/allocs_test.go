@@ -12,8 +12,8 @@ import (
 	"snowgate/clients"
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/problem"
 	"snowgate/internal/scope"
-	"snowgate/problem"
 	"snowgate/tokens"
 )
 

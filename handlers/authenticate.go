@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"snowgate/clients"
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // credentials are what a client shows of itself (RFC 6749 §2.3.1).

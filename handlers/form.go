@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // form holds the parameters of a request body, read as RFC 6749 §3.2 and

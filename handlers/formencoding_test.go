@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // A compressed form is not read as if it were plain.

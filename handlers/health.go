@@ -3,8 +3,8 @@ package handlers
 import (
 	"net/http"
 
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // Readiness is what /readyz answers: whether the gateway should be sent

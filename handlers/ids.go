@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // IDs tells what the ids of this deployment say about themselves. It is safe for

@@ -8,9 +8,9 @@ import (
 	"net/netip"
 
 	"snowgate/clients"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/limit"
-	"snowgate/problem"
-	"snowgate/request/exchange"
 )
 
 // failureLimiter limits failed authentications.

@@ -16,10 +16,10 @@ import (
 	"snowgate/clients"
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/internal/scope"
 	"snowgate/limit"
-	"snowgate/problem"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 	"snowgate/tokens/tokenstest"
 )

@@ -10,8 +10,8 @@ import (
 
 	"snowgate/clients"
 	"snowgate/integration/lineartest"
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // TestLinear: the work of what reads credentials and forms, and of the refusal that follows, grows as

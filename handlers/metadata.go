@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"snowgate/internal/problem"
 	"snowgate/internal/scope"
-	"snowgate/problem"
 )
 
 // The paths of the OAuth endpoints, relative to the issuer.

@@ -11,8 +11,8 @@ import (
 
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/problem"
 	"snowgate/internal/scope"
-	"snowgate/problem"
 )
 
 // ask calls one endpoint and decodes its JSON.

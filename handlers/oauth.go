@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"snowgate/clients"
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/tokens"
 )
 

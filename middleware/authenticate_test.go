@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/middleware"
-	"snowgate/problem"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"strings"
 
-	"snowgate/problem"
-	"snowgate/request/canonical"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/exchange"
 )
 
 // knownMethods is what a resource of the gateway can be asked with at all.

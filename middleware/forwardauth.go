@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"strings"
 
-	"snowgate/problem"
-	"snowgate/request/canonical"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/exchange"
 )
 
 // What a proxy says of the request that it wants judged.

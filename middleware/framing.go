@@ -3,7 +3,7 @@ package middleware
 import (
 	"net/http"
 
-	"snowgate/request/exchange"
+	"snowgate/internal/request/exchange"
 )
 
 // Framing closes the connection after every HTTP/1.1 request with

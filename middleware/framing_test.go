@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"snowgate/internal/request/exchange"
 	"snowgate/middleware"
-	"snowgate/request/exchange"
 )
 
 // output counts how often it is told to linger.

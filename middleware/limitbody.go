@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // LimitBody bounds the request body of small endpoints: to size bytes, and to

@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/integration/lineartest"
-	"snowgate/request/canonical"
-	"snowgate/request/exchange"
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/exchange"
 )
 
 // lines returns n field lines that differ, each of format with a number.

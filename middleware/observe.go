@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"snowgate/internal/panics"
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // Bounds of what an access line repeats of a caller's text, in bytes.

@@ -18,11 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"snowgate/internal/problem"
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/exchange"
 	"snowgate/internal/telemetry"
 	"snowgate/middleware"
-	"snowgate/problem"
-	"snowgate/request/canonical"
-	"snowgate/request/exchange"
 )
 
 // recorded is what Record was told.

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"snowgate/internal/panics"
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // maxStack bounds a logged stack, in bytes.

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"snowgate/request/exchange"
+	"snowgate/internal/request/exchange"
 )
 
 // ConnContext is for the field of [http.Server] with that name: it has [Observe] know the

@@ -15,9 +15,9 @@ import (
 
 	chi "github.com/go-chi/chi/v5"
 
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/middleware"
-	"snowgate/problem"
-	"snowgate/request/exchange"
 )
 
 // TestCanonicalAgreesWithTheRouter guards the trap that chi routes on

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"snowgate/problem"
-	"snowgate/request/fields"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/fields"
 )
 
 // shownName is how much of a field name that a client chose is repeated to it.

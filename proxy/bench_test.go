@@ -12,8 +12,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"snowgate/internal/problem"
 	"snowgate/middleware"
-	"snowgate/problem"
 	"snowgate/proxy"
 	"snowgate/proxy/route"
 	"snowgate/tokens"

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"snowgate/request/fields"
+	"snowgate/internal/request/fields"
 )
 
 // lingering is how long a client may go on to send its body after the response, before the server

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/http1"
-	"snowgate/request/exchange"
 )
 
 // clientResponse is the response to the client: the [http.ResponseWriter] of whatever is answered, so

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/http1"
 	"snowgate/proxy/route"
-	"snowgate/request/exchange"
 )
 
 // fieldLists lends the memory for the header of a request to a service.

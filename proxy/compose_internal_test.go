@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"snowgate/internal/request/fields"
 	"snowgate/proxy/http1"
-	"snowgate/request/fields"
 )
 
 // What is quickly found to be common may pass by the slow way, too.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/exchange"
 	"snowgate/limit"
 	"snowgate/proxy"
 	"snowgate/proxy/route"
-	"snowgate/request/canonical"
-	"snowgate/request/exchange"
 )
 
 // withCORS returns r with what it says to browsers.

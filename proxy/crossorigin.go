@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/http1"
 	"snowgate/proxy/route"
-	"snowgate/request/exchange"
 )
 
 // isPreflight reports whether r is a CORS preflight of a browser (Fetch Standard, "CORS-preflight

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/exchange"
 	"snowgate/limit"
 	"snowgate/proxy/route"
-	"snowgate/request/canonical"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
 	"snowgate/proxy/http1"
 	"snowgate/proxy/transport"
 	"snowgate/proxy/upstream"

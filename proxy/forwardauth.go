@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net/http"
 
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // MatchForwardAuth is [Match] for requests that another proxy forwards and only asks about. Routes

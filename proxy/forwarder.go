@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // DefaultClientIdle is how long a client may be silent within its body, or not take what it is

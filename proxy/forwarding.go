@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"snowgate/internal/cohort"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // forwarding is what all round trips of a [Forwarder] have in common. It is safe for concurrent use.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"snowgate/internal/request/fields"
 	"snowgate/proxy/http1"
-	"snowgate/request/fields"
 )
 
 // The header fields by which the gateway tells a service who sends a request and how it came.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"snowgate/internal/request/exchange"
 	"snowgate/limit"
-	"snowgate/request/exchange"
 )
 
 // RateLimiter counts requests by key. [redislimit.Limiter] is one, which counts

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"snowgate/integration/lineartest"
+	"snowgate/internal/request/canonical"
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/http1"
 	"snowgate/proxy/route"
-	"snowgate/request/canonical"
-	"snowgate/request/exchange"
 )
 
 // linearTable has routes at several depths, for a host and for any.

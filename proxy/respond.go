@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"snowgate/internal/panics"
+	"snowgate/internal/request/fields"
 	"snowgate/proxy/http1"
 	"snowgate/proxy/route"
 	"snowgate/proxy/transport"
-	"snowgate/request/fields"
 )
 
 // accept decides whether the response of a service is one, before anything of it is sent.

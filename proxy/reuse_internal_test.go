@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/route"
 	"snowgate/proxy/upstream"
-	"snowgate/request/exchange"
 )
 
 // The memory of a round trip serves another one only if nobody can have kept it.

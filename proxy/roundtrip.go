@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"time"
 
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/route"
 	"snowgate/proxy/transport"
 	"snowgate/proxy/upstream"
-	"snowgate/request/exchange"
 )
 
 // roundTrip is one request on its way to a service, and the response on its way back. It belongs to

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/route"
 	"snowgate/proxy/upstream"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"snowgate/internal/panics"
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/route"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

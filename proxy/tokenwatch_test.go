@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/internal/request/exchange"
 	"snowgate/proxy/route"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -20,7 +20,7 @@ import (
 	"snowgate/clients"
 	"snowgate/handlers"
 	"snowgate/idgen"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 	"snowgate/tokens"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"snowgate/clients"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 	"snowgate/tokens"
 )
 

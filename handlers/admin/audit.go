@@ -6,8 +6,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // change is what an audit line tells of one change. Its handler fills it on the

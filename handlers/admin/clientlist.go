@@ -8,7 +8,7 @@ import (
 
 	"snowgate/clients"
 	"snowgate/handlers"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // How many clients a page has.

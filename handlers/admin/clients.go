@@ -11,7 +11,7 @@ import (
 
 	"snowgate/clients"
 	"snowgate/handlers"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // readOnly names the members of a client that the server says. They may be sent

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"snowgate/clients"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // etag is the entity tag of a client: its revision (RFC 9110 §8.8.3). Clients of

@@ -25,9 +25,9 @@ import (
 	"snowgate/clients"
 	"snowgate/handlers"
 	"snowgate/idgen"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/internal/scope"
-	"snowgate/problem"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"snowgate/handlers"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 	"snowgate/tokens"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"snowgate/integration/lineartest"
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 )
 
 // TestLinear: the work of what reads the JSON, the queries and the entity tags of administrators

@@ -15,7 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
 )
 
 // object is a JSON object that a caller sent, read member by member. The readers

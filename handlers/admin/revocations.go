@@ -10,8 +10,8 @@ import (
 	"snowgate/clients"
 	"snowgate/handlers"
 	"snowgate/idgen"
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/tokens"
 )
 

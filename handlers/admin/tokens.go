@@ -7,7 +7,7 @@ import (
 
 	"snowgate/handlers"
 	"snowgate/idgen"
-	"snowgate/problem"
+	"snowgate/internal/problem"
 	"snowgate/tokens"
 )
 

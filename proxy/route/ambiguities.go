@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // Ambiguous reports whether a service could read path as a path of another route than the one with

@@ -3,7 +3,7 @@ package route
 import (
 	"testing"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 func TestAmbiguous(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/cors"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // CORS says which pages of other origins may use a route from a browser (Fetch Standard, "CORS

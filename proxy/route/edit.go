@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"snowgate/internal/request/fields"
 	"snowgate/proxy/http1"
-	"snowgate/request/fields"
 )
 
 // Edits are changes that a route makes to a header. [NewTable] refuses fields that

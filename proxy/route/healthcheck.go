@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // Defaults of a [HealthCheck].

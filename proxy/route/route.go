@@ -14,9 +14,9 @@ import (
 
 	"github.com/rs/cors"
 
+	"snowgate/internal/request/canonical"
 	"snowgate/limit"
 	"snowgate/proxy/transport"
-	"snowgate/request/canonical"
 	"snowgate/tokens"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // Table is a set of checked routes. It never changes and is safe for concurrent use. The zero value

@@ -31,7 +31,7 @@ import (
 	"regexp"
 	"time"
 
-	"snowgate/problem"
+	"snowgate/internal/problem"
 	"snowgate/proxy/docker"
 )
 

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"testing"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // BenchmarkFromRequest is what every request pays, whatever its route.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"snowgate/integration/lineartest"
-	"snowgate/request/fields"
+	"snowgate/internal/request/fields"
 )
 
 // TestLinear: the work of what reads names and values of fields grows as these do.

@@ -3,7 +3,7 @@ package canonical_test
 import (
 	"fmt"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 func ExampleParsePath() {

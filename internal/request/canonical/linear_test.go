@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"snowgate/integration/lineartest"
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 // TestLinear: the work of what reads targets and hosts grows as these do.

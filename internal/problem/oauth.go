@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"snowgate/clients"
-	"snowgate/request/exchange"
+	"snowgate/internal/request/exchange"
 	"snowgate/tokens"
 )
 

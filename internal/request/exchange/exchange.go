@@ -14,7 +14,7 @@ import (
 	"net/netip"
 	"time"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 	"snowgate/tokens"
 )
 

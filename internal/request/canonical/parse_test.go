@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 func TestParsePathAccepts(t *testing.T) {

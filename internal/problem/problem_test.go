@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"snowgate/clients"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/internal/scope"
-	"snowgate/problem"
-	"snowgate/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 func TestValidOrigin(t *testing.T) {

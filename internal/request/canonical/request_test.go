@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"snowgate/request/canonical"
+	"snowgate/internal/request/canonical"
 )
 
 func TestFromRequest(t *testing.T) {

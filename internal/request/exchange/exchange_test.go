@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	"snowgate/request/exchange"
+	"snowgate/internal/request/exchange"
 )
 
 type someKey struct{}

@@ -5,8 +5,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"snowgate/problem"
-	"snowgate/request/exchange"
+	"snowgate/internal/problem"
+	"snowgate/internal/request/exchange"
 	"snowgate/tokens"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"snowgate/internal/problem"
 	"snowgate/limit"
-	"snowgate/problem"
 	"snowgate/tokens"
 )
 

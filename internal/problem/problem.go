@@ -15,7 +15,7 @@ import (
 	"strconv"
 
 	"snowgate/clients"
-	"snowgate/request/exchange"
+	"snowgate/internal/request/exchange"
 	"snowgate/tokens"
 )
 
