@@ -70,7 +70,7 @@ func compile(name string, flags ...string) (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(buildDir, name)
-	args := append([]string{"build", "-o", path}, flags...)
+	args := append([]string{"build", "-o", path, "-ldflags=-X snowgate/tokens/redisstore/embedded.testPassword=" + embeddedPassword}, flags...)
 	if raceEnabled {
 		args = append(args, "-race")
 	}

@@ -240,7 +240,11 @@ func (g *Gateway) sweep() []string {
 		}
 		note(remembered.search("/metrics", page))
 	}
-	if text := g.redisURL(); text != "" {
+	text := g.redisURL()
+	if text == "" && g.Alive() {
+		text = g.EmbeddedURL()
+	}
+	if text != "" {
 		err := eachValue(text, func(text string) { note(remembered.search("Redis", text)) })
 		if err != nil {
 			g.t.Logf("Redis was not searched for secrets: %v", err)

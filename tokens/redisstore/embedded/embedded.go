@@ -13,6 +13,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -31,6 +32,10 @@ import (
 // MaxKeys is how many keys the server holds before it refuses further ones, as
 // a Redis with noeviction does when it is full.
 const MaxKeys = 50_000
+
+// testPassword is empty in every build but those of the integration tests, whose linker sets it. They
+// look into the server of a running gateway, to see that it holds no secret.
+var testPassword string
 
 // How the clock is paced: it moves at most every minTick, and at least tickShare
 // times as long is left between two moves as one takes.
@@ -55,7 +60,7 @@ func Start() (*Server, error) { return start(MaxKeys) }
 
 func start(limit int64) (*Server, error) {
 	redis := miniredis.NewMiniRedis()
-	password := rand.Text()
+	password := cmp.Or(testPassword, rand.Text())
 	redis.RequireAuth(password) // before anybody can connect
 	if err := redis.Start(); err != nil {
 		return nil, fmt.Errorf("embedded: cannot start the embedded Redis: %w", err)
