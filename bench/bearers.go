@@ -12,7 +12,7 @@ import (
 )
 
 // bearerCount is how many tokens every contestant is asked with in turn: so many
-// that look-ups of the same token at the same time, which share an answer, are rare.
+// that look-ups of the same token at the same time, which share a response, are rare.
 const bearerCount = 1000
 
 //go:embed bearers.lua

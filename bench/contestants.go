@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// answerSize is the length of the upstream's answer.
-const answerSize = 94
+// responseSize is the length of the upstream's response.
+const responseSize = 94
 
 // contestant is something a user could put in front of a service.
 type contestant struct {
@@ -54,8 +54,8 @@ func (t *target) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if status != http.StatusOK || size != answerSize {
-		return fmt.Errorf("GET %s = %d with %d bytes, want 200 with %d", t.url, status, size, answerSize)
+	if status != http.StatusOK || size != responseSize {
+		return fmt.Errorf("GET %s = %d with %d bytes, want 200 with %d", t.url, status, size, responseSize)
 	}
 	if !t.checks {
 		return nil

@@ -107,7 +107,7 @@ func post(path, host, id, secret, form string) []byte {
 		"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s", path, host, credentials, len(form), form)
 }
 
-// tokenIn finds the token in an answer of the token endpoint.
+// tokenIn finds the token in a response of the token endpoint.
 func tokenIn(body []byte) ([]byte, error) {
 	_, rest, found := bytes.Cut(body, []byte(`"access_token":"`))
 	if !found || len(rest) < tokenLength {

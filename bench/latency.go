@@ -21,7 +21,7 @@ const latencyLoad = 0.6
 // the latency is as much its own.
 type delays struct{ p50, p90, p99, p999, most, cost, busy float64 }
 
-// runLatency measures how long answers take at a rate which is the same for all contestants
+// runLatency measures how long responses take at a rate which is the same for all contestants
 // in a lap. What snowgate can do at most is measured anew in each lap: it is half as much a minute
 // later if the host has become busy, and a rate for all laps would be more than 60 % of it then.
 func runLatency(ctx context.Context, b *bench) error {

@@ -73,7 +73,7 @@ func (r *resident) look(ctx context.Context, g *gateway) (err error) {
 
 func idle(_ context.Context, _ *gateway, _ *hoard, look func() error) error { return look() }
 
-// holdConnections opens many connections, has one answer on each, and looks while
+// holdConnections opens many connections, has one response on each, and looks while
 // they are open.
 func holdConnections(ctx context.Context, g *gateway, h *hoard, look func() error) error {
 	const count = 10_000

@@ -26,7 +26,7 @@ func redisSet(ctx context.Context, at, prefix string, keys []string, value strin
 	return err
 }
 
-// redisAsk sends one command on a connection of its own and returns the answer:
+// redisAsk sends one command on a connection of its own and returns the response:
 // a line, or the content of a bulk string.
 func redisAsk(ctx context.Context, at string, args ...string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)

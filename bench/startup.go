@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runStartup measures the time from starting the process to the first answer
+// runStartup measures the time from starting the process to the first response
 // that it decides and issues, with Redis and its registry there.
 func runStartup(ctx context.Context, b *bench) error {
 	const orderlyEnds = 4 // for each crash, after which a gateway waits for seconds

@@ -15,7 +15,7 @@ import (
 const connections = 32
 
 // saturate asks the target for as much as it gives, with wrk, or with h2load for
-// HTTP/2, and returns how many requests were answered. Any answer but a success
+// HTTP/2, and returns how many requests were answered. Any response but a success
 // is an error.
 func (t *target) saturate(ctx context.Context, http2 bool, length time.Duration) (requests int64, err error) {
 	seconds := strconv.Itoa(max(1, int(length/time.Second)))
@@ -70,7 +70,7 @@ var (
 	h2Statuses = regexp.MustCompile(`status codes: .*`)
 )
 
-// errRefused says that there were answers that are no successes.
+// errRefused says that there were responses that are no successes.
 var errRefused = errors.New("not all requests went well")
 
 func parseWrk(output string) (int64, error) {

@@ -3,7 +3,7 @@
 //
 // A [Guard] asks the gateway about a token (RFC 7662) and believes the answer for a second at
 // most. A revoked token is therefore refused within a second, plus the time that the gateways
-// need among themselves. If the gateway cannot be asked, the answer is 503 and never 401.
+// need among themselves. If the gateway cannot be asked, the response is 503 and never 401.
 //
 // The package needs the standard library only.
 package guard
@@ -33,7 +33,7 @@ var (
 )
 
 const (
-	// believed bounds how long an answer of the gateway is used.
+	// believed bounds how long a response of the gateway is used.
 	believed = time.Second
 	// lookupTimeout bounds one question to the gateway, whoever waits for it.
 	lookupTimeout = 5 * time.Second
@@ -91,7 +91,7 @@ type Guard struct {
 // digest is the SHA-256 of a token: the guard keeps no token.
 type digest [sha256.Size]byte
 
-// entry is an answer for an active token.
+// entry is a response for an active token.
 type entry struct {
 	identity *Identity
 	until    time.Time // never behind the token's end
@@ -158,7 +158,7 @@ func (g *Guard) Verify(ctx context.Context, token string, scopes ...string) (*Id
 		if err != nil {
 			return nil, err
 		}
-		// The answer may have ended while this caller waited.
+		// The response may have ended while this caller waited.
 		if identity = found.identity; !time.Now().Before(identity.Expiry) {
 			return nil, ErrInvalid
 		}
@@ -186,7 +186,7 @@ func plausible(text string) bool {
 	return true
 }
 
-// cached returns a fresh answer, or nil.
+// cached returns a fresh response, or nil.
 func (g *Guard) cached(key digest, now time.Time) *Identity {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -200,7 +200,7 @@ func (g *Guard) cached(key digest, now time.Time) *Identity {
 	return found.identity
 }
 
-// ask waits for the answer to one question about a token, which it sends if none is under way.
+// ask waits for the response to one question about a token, which it sends if none is under way.
 func (g *Guard) ask(ctx context.Context, key digest, token string) (entry, error) {
 	g.mu.Lock()
 	running, ok := g.lookups[key]

@@ -44,7 +44,7 @@ func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: r, Header: http.Header{}}, nil
 }
 
-// set replaces the answer.
+// set replaces the response.
 func (g *gateway) set(answer func(string) (int, string)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -225,7 +225,7 @@ func TestNewNamesEveryFault(t *testing.T) {
 }
 
 func TestCachedCheckAllocatesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // time stands still, so that the answer stays fresh
+	synctest.Test(t, func(t *testing.T) { // time stands still, so that the response stays fresh
 		g := open(t, &gateway{answer: active(time.Hour)})
 		ctx := t.Context()
 		if _, err := g.Verify(ctx, good, "orders.read"); err != nil {

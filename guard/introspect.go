@@ -17,7 +17,7 @@ import (
 // maxResponse bounds what is read of a response of the gateway, in bytes.
 const maxResponse = 1 << 20
 
-// introspect asks the gateway about a token. Everything but a clear answer is ErrUnavailable, a
+// introspect asks the gateway about a token. Everything but a clear response is ErrUnavailable, a
 // panic as of the caller's http.RoundTripper included.
 func (g *Guard) introspect(ctx context.Context, token string) (identity *Identity, err error) {
 	defer func() {

@@ -118,30 +118,30 @@ func TestAdminAPICreatesOnce(t *testing.T) {
 	gateways := []*administered{startAdministered(t, redis, 1, admin, upstream), startAdministered(t, redis, 2, admin, upstream)}
 	const attempts = 200
 	var wg sync.WaitGroup
-	answers := make(chan gatewaytest.Response, attempts)
+	responses := make(chan gatewaytest.Response, attempts)
 	begin := make(chan struct{})
 	for i := range attempts {
 		wg.Go(func() {
 			<-begin
-			answer, err := gateways[i%len(gateways)].tryAsk("POST", "/clients", `{"client_id":"one","scope":"orders.read"}`)
+			response, err := gateways[i%len(gateways)].tryAsk("POST", "/clients", `{"client_id":"one","scope":"orders.read"}`)
 			if err != nil {
 				t.Error(err)
 			}
-			answers <- answer
+			responses <- response
 		})
 	}
 	close(begin)
 	wg.Wait()
-	close(answers)
+	close(responses)
 	count := map[int]int{}
 	var secret string
-	for answer := range answers {
-		count[answer.StatusCode]++
-		if answer.StatusCode == http.StatusCreated {
+	for response := range responses {
+		count[response.StatusCode]++
+		if response.StatusCode == http.StatusCreated {
 			var made struct {
 				Secret string `json:"client_secret"`
 			}
-			if err := json.Unmarshal([]byte(answer.Body), &made); err != nil {
+			if err := json.Unmarshal([]byte(response.Body), &made); err != nil {
 				t.Error(err)
 			}
 			secret = made.Secret

@@ -181,13 +181,13 @@ func TestDeletedByHand(t *testing.T) {
 	f.redis.Do("DEL", "sg:t:"+tokenID(token))
 	deleted := time.Now()
 	gatewaytest.Eventually(t, stallTime*5, "the token is refused", func() bool { return l.count(0, http.StatusUnauthorized) > 10 })
-	answers := l.end()
-	late := lag(answers, 0, deleted)
+	responses := l.end()
+	late := lag(responses, 0, deleted)
 	t.Logf("served for %v", late)
 	if late > bound {
 		t.Errorf("a request that began %v after the record was deleted was served, want at most %v", late, bound)
 	}
-	wantNoOther(t, "deleted by hand", answers)
+	wantNoOther(t, "deleted by hand", responses)
 }
 
 // TestForgedPushes: whoever can publish gets nothing but a look at what is there.
@@ -241,7 +241,7 @@ func countOf(t *testing.T, name string, usual int) int {
 }
 
 // flood sends count requests with the tokens that next makes from several
-// callers, and returns how often it got which answer.
+// callers, and returns how often it got which response.
 func (f *fleet) flood(count int, next func(n int) string) map[int]int {
 	f.t.Helper()
 	const callers = 4

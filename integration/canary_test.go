@@ -332,7 +332,7 @@ func TestMetrics(t *testing.T) {
 	s.token = s.Token(s.client) // of which the gateway knows nothing when Redis goes
 	s.redis.Freeze()
 	s.call()
-	// The question to Redis may outlive the answer to its first caller a little.
+	// The question to Redis may outlive the response to its first caller a little.
 	gatewaytest.Eventually(t, 10*time.Second, "count the timeout", func() bool {
 		return s.Metrics().Sum("snowgate_redis_errors_total", `kind="timeout"`) > 0
 	})

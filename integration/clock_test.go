@@ -76,7 +76,7 @@ func (l *ledger) add(t *testing.T, gateway string, id idgen.ID) {
 	l.seen[id], l.last[gateway] = true, id
 }
 
-// tryIssue asks for a token and says whether there was one. The answer must be
+// tryIssue asks for a token and says whether there was one. The response must be
 // that, or the refusal that is due while time is not certain.
 func (s *timeScene) tryIssue() bool {
 	s.t.Helper()
@@ -88,13 +88,13 @@ func (s *timeScene) tryIssue() bool {
 		}
 		return false
 	}
-	var answer struct {
+	var response struct {
 		AccessToken string `json:"access_token"`
 	}
-	if err := json.Unmarshal([]byte(got.Body), &answer); err != nil {
+	if err := json.Unmarshal([]byte(got.Body), &response); err != nil {
 		s.t.Fatal(err)
 	}
-	id, err := idgen.Parse(strings.Split(answer.AccessToken, "_")[1])
+	id, err := idgen.Parse(strings.Split(response.AccessToken, "_")[1])
 	if err != nil {
 		s.t.Fatal(err)
 	}

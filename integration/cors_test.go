@@ -16,7 +16,7 @@ import (
 	"snowgate/integration/gatewaytest"
 )
 
-const corsAnswer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\nETag: v1\r\nX-Hidden: 1\r\n" +
+const corsResponse = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\nETag: v1\r\nX-Hidden: 1\r\n" +
 	"Access-Control-Allow-Origin: https://service.example\r\nAccess-Control-Expose-Headers: X-Hidden\r\n\r\nok"
 
 const corsRoutes = `
@@ -31,7 +31,7 @@ const corsRoutes = `
 // newCORSSite starts a gateway whose routes speak to pages of origin.
 func newCORSSite(t *testing.T, origin string) (g *gatewaytest.Gateway, service *gatewaytest.Recorder, token string) {
 	t.Helper()
-	service = gatewaytest.NewRecorder(t, corsAnswer)
+	service = gatewaytest.NewRecorder(t, corsResponse)
 	client := gatewaytest.NewClient("worker", "svc.use")
 	g = gatewaytest.Start(t, gatewaytest.Options{
 		Config: "clients:\n" + client.YAML + "routes:" + strings.NewReplacer("$SERVICE", service.URL, "$ORIGIN", origin).Replace(corsRoutes),
@@ -39,7 +39,7 @@ func newCORSSite(t *testing.T, origin string) (g *gatewaytest.Gateway, service *
 	return g, service, g.Token(client)
 }
 
-// TestCORS: preflights never reach the service and need no token, the answers of
+// TestCORS: preflights never reach the service and need no token, the responses of
 // the gateway can be read by a page, and a reload changes what is said.
 func TestCORS(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func strangerPage(token string) []page {
 	}
 }
 
-// told is what a page has got to see of an answer.
+// told is what a page has got to see of a response.
 type told struct {
 	Status              int
 	Body, Header, Fault string

@@ -19,7 +19,7 @@ import (
 
 const (
 	// refusalTime is how long a decision may take that needs a Redis which gives
-	// no answer: SNOWGATE_STORE_TIMEOUT and what the gateway adds. The machine
+	// no response: SNOWGATE_STORE_TIMEOUT and what the gateway adds. The machine
 	// may be busy with other tests, so it is asked of the best of some tries, and
 	// stallTime of every single one.
 	refusalTime = 300 * time.Millisecond

@@ -231,10 +231,10 @@ func (d *draft) String() string {
 	return text.String() + d.end + d.payload
 }
 
-// patienceOfFuzzer is how long it waits for an answer that may never come.
+// patienceOfFuzzer is how long it waits for a response that may never come.
 const patienceOfFuzzer = 250 * time.Millisecond
 
-// hold sends a conversation and reads the answers, which must be to its own
+// hold sends a conversation and reads the responses, which must be to its own
 // requests, and in their order.
 func (w *town) hold(c *conversation) {
 	w.requests.Add(int64(len(c.requests)))
@@ -253,12 +253,12 @@ func (w *town) hold(c *conversation) {
 		defer close(written)
 		_, _ = io.WriteString(conn, c.text)
 	}()
-	c.readAnswers(bufio.NewReader(conn), conn)
+	c.readResponses(bufio.NewReader(conn), conn)
 	_ = conn.Close()
 	<-written
 }
 
-func (c *conversation) readAnswers(in *bufio.Reader, conn net.Conn) {
+func (c *conversation) readResponses(in *bufio.Reader, conn net.Conn) {
 	var latest uint64
 	half := false
 	for {
@@ -273,29 +273,29 @@ func (c *conversation) readAnswers(in *bufio.Reader, conn net.Conn) {
 		}
 		method := http.MethodGet
 		if len(c.requests) > 0 && c.requests[len(c.requests)-1].method == http.MethodHead && !c.requests[len(c.requests)-1].hidden {
-			method = c.methodOfAnswer(in)
+			method = c.methodOfResponse(in)
 		}
-		answer, err := http.ReadResponse(in, &http.Request{Method: method})
+		response, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
 			return
 		}
-		c.statuses.add(answer.StatusCode)
-		if answer.StatusCode >= http.StatusOK {
-			c.wantOrder(answer, &latest)
-			if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		c.statuses.add(response.StatusCode)
+		if response.StatusCode >= http.StatusOK {
+			c.wantOrder(response, &latest)
+			if _, err := io.Copy(io.Discard, response.Body); err != nil {
 				return
 			}
 		}
-		_ = answer.Body.Close()
-		if answer.Close {
+		_ = response.Body.Close()
+		if response.Close {
 			return
 		}
 	}
 }
 
-// methodOfAnswer returns HEAD if the next answer is that to the last request, by
+// methodOfResponse returns HEAD if the next response is that to the last request, by
 // its tag or because the connection ends with it.
-func (c *conversation) methodOfAnswer(in *bufio.Reader) string {
+func (c *conversation) methodOfResponse(in *bufio.Reader) string {
 	head, _ := in.Peek(in.Buffered())
 	text, _, _ := strings.Cut(string(head), "\r\n\r\n")
 	if strings.Contains(text, "\r\nConnection: close") {
@@ -304,10 +304,10 @@ func (c *conversation) methodOfAnswer(in *bufio.Reader) string {
 	return http.MethodGet
 }
 
-// wantOrder checks that an answer of a service is to a request of this
+// wantOrder checks that a response of a service is to a request of this
 // conversation that comes after the one answered before.
-func (c *conversation) wantOrder(answer *http.Response, latest *uint64) {
-	echo := answer.Header.Get("X-Echo")
+func (c *conversation) wantOrder(response *http.Response, latest *uint64) {
+	echo := response.Header.Get("X-Echo")
 	if echo == "" {
 		return
 	}

@@ -311,7 +311,7 @@ func (s *stream) write(framer *http2.Framer, encoder *hpack.Encoder, block *byte
 	}
 }
 
-// readStreams reads until every stream that was ended has its answer, or nothing
+// readStreams reads until every stream that was ended has its response, or nothing
 // comes any more.
 func (c *conversation) readStreams(framer *http2.Framer, conn net.Conn) {
 	open := make(map[uint32]bool)
@@ -345,7 +345,7 @@ func (c *conversation) readStreams(framer *http2.Framer, conn net.Conn) {
 	}
 }
 
-// wantOwnStream checks that an answer of a service comes on the stream of the
+// wantOwnStream checks that a response of a service comes on the stream of the
 // request that it is to.
 func (c *conversation) wantOwnStream(f *http2.MetaHeadersFrame) {
 	status, _ := strconv.Atoi(f.PseudoValue("status"))

@@ -147,11 +147,11 @@ func (w *town) listen(r *fuzzRoute, conn net.Conn) {
 		if err != nil {
 			return // the client went away within the body
 		}
-		answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nX-Echo: %s\r\nContent-Length: 2\r\n\r\nok", serial)
+		response := fmt.Sprintf("HTTP/1.1 200 OK\r\nX-Echo: %s\r\nContent-Length: 2\r\n\r\nok", serial)
 		if request.Method == http.MethodHead {
-			answer = strings.TrimSuffix(answer, "ok")
+			response = strings.TrimSuffix(response, "ok")
 		}
-		if _, err := io.WriteString(conn, answer); err != nil {
+		if _, err := io.WriteString(conn, response); err != nil {
 			return
 		}
 	}

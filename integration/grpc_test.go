@@ -43,11 +43,11 @@ func (s *callee) UnaryCall(ctx context.Context, in *grpc_testing.SimpleRequest) 
 	_ = grpc.SetHeader(ctx, metadata.Pairs("x-head", "1", "x-head-bin", "\x00\xff"))
 	_ = grpc.SetTrailer(ctx, metadata.Pairs("x-tail", "2", "x-tail-bin", "\x00\xfe", "x-snowgate-client", "leaks"))
 	if code := in.GetResponseStatus().GetCode(); code != 0 {
-		answer, err := status.New(codes.Code(code), in.GetResponseStatus().GetMessage()).WithDetails(grpcPayload(100))
+		response, err := status.New(codes.Code(code), in.GetResponseStatus().GetMessage()).WithDetails(grpcPayload(100))
 		if err != nil {
 			return nil, err
 		}
-		return nil, answer.Err()
+		return nil, response.Err()
 	}
 	return &grpc_testing.SimpleResponse{Payload: &grpc_testing.Payload{Body: in.GetPayload().GetBody()}}, nil
 }
@@ -263,9 +263,9 @@ func TestGRPC(t *testing.T) {
 
 func grpcLargeUnary(t *testing.T, c *caller) {
 	const size = 4 << 20
-	answer, err := c.UnaryCall(c.context(t), &grpc_testing.SimpleRequest{Payload: grpcPayload(size)}, grpc.MaxCallRecvMsgSize(16<<20))
-	if err != nil || !bytes.Equal(answer.GetPayload().GetBody(), grpcPayload(size).GetBody()) {
-		t.Errorf("UnaryCall with 4 MiB = %d bytes, %v", len(answer.GetPayload().GetBody()), err)
+	response, err := c.UnaryCall(c.context(t), &grpc_testing.SimpleRequest{Payload: grpcPayload(size)}, grpc.MaxCallRecvMsgSize(16<<20))
+	if err != nil || !bytes.Equal(response.GetPayload().GetBody(), grpcPayload(size).GetBody()) {
+		t.Errorf("UnaryCall with 4 MiB = %d bytes, %v", len(response.GetPayload().GetBody()), err)
 	}
 }
 
@@ -294,8 +294,8 @@ func grpcClientStreaming(t *testing.T, c *caller) {
 			t.Fatal(err)
 		}
 	}
-	if answer, err := stream.CloseAndRecv(); err != nil || answer.GetAggregatedPayloadSize() != 27182+8+1828+45904+2<<20 {
-		t.Errorf("StreamingInputCall = %d, %v", answer.GetAggregatedPayloadSize(), err)
+	if response, err := stream.CloseAndRecv(); err != nil || response.GetAggregatedPayloadSize() != 27182+8+1828+45904+2<<20 {
+		t.Errorf("StreamingInputCall = %d, %v", response.GetAggregatedPayloadSize(), err)
 	}
 }
 

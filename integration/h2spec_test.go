@@ -123,7 +123,7 @@ func (h h2spec) both(plain, ours target, cases ...string) (reference, got verdic
 }
 
 // repeats is how often a case is repeated before it is believed that the gateway
-// is worse. In some cases the answer to what was legal and the error that the case
+// is worse. In some cases the response to what was legal and the error that the case
 // waits for are under way at the same time: plain Go passes them at random.
 const repeats = 10
 

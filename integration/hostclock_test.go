@@ -59,7 +59,7 @@ func (s *hostScene) start(notReady bool) {
 	})
 }
 
-// try asks for a token and returns the fields of its id, or the answer that refuses it. No id may
+// try asks for a token and returns the fields of its id, or the response that refuses it. No id may
 // come twice, and the token must be good at once.
 func (s *hostScene) try() (parts idgen.Parts, refusal string) {
 	s.t.Helper()
@@ -70,13 +70,13 @@ func (s *hostScene) try() (parts idgen.Parts, refusal string) {
 		}
 		return parts, body
 	}
-	var answer struct {
+	var response struct {
 		AccessToken string `json:"access_token"`
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+	if err := json.Unmarshal([]byte(body), &response); err != nil {
 		s.t.Fatal(err)
 	}
-	id, err := idgen.Parse(strings.Split(answer.AccessToken, "_")[1])
+	id, err := idgen.Parse(strings.Split(response.AccessToken, "_")[1])
 	if err == nil {
 		parts, err = s.scheme.Decompose(id)
 	}
@@ -87,7 +87,7 @@ func (s *hostScene) try() (parts idgen.Parts, refusal string) {
 		s.t.Errorf("the id %s was issued twice", id)
 	}
 	s.ids[id] = true
-	if status, body := s.Post("/oauth2/introspect", s.client, "token", answer.AccessToken); !strings.Contains(body, `"active":true`) {
+	if status, body := s.Post("/oauth2/introspect", s.client, "token", response.AccessToken); !strings.Contains(body, `"active":true`) {
 		s.t.Errorf("a token issued just now: %d %s, want active", status, body)
 	}
 	return parts, ""
@@ -103,7 +103,7 @@ func (s *hostScene) must() idgen.Parts {
 	return parts
 }
 
-// wantRefused checks the answer to a request for a token, and what /readyz says.
+// wantRefused checks the response to a request for a token, and what /readyz says.
 func (s *hostScene) wantRefused(reason string, missing ...string) {
 	s.t.Helper()
 	_, refusal := s.try()

@@ -26,7 +26,7 @@ routes:
 
 const hstsValue = "max-age=63072000; includeSubDomains"
 
-// TestHSTS: every answer over TLS has the field once, whoever makes it.
+// TestHSTS: every response over TLS has the field once, whoever makes it.
 func TestHSTS(t *testing.T) {
 	t.Parallel()
 	pair := newKeyPair(t)

@@ -14,12 +14,12 @@ import (
 // that, except where a WebSocket may come, and in HTTP/1.1 if it does not.
 func TestUpstreamSpeaksHTTP2(t *testing.T) {
 	t.Parallel()
-	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	response := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Seen-Proto", r.Proto)
 		w.Header().Set("X-Seen-Client", r.Header.Get("X-Snowgate-Client"))
 	})
 	start := func(http2 bool) *httptest.Server {
-		server := cuttest.NewUnstartedServer(answer)
+		server := cuttest.NewUnstartedServer(response)
 		server.EnableHTTP2 = http2
 		server.StartTLS()
 		t.Cleanup(server.Close)

@@ -30,18 +30,18 @@ func connect(addr string) (client, error) {
 	return client{conn, bufio.NewReader(conn)}, err
 }
 
-// ask sends a GET and returns the status of its answer.
+// ask sends a GET and returns the status of its response.
 func (c client) ask(path, token string) (int, error) {
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: h\r\n"+bearer(token)+"\r\n\r\n"); err != nil {
 		return 0, err
 	}
-	answer, err := http.ReadResponse(c.in, nil)
+	response, err := http.ReadResponse(c.in, nil)
 	if err != nil {
 		return 0, err
 	}
-	_, err = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode, err
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
 }
 
 // idleGateway starts a gateway with one protected service.

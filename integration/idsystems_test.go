@@ -315,7 +315,7 @@ func (s *systemScene) settle(seen func(since []attempt) bool) {
 	})
 }
 
-// since returns the attempts that were answered after that many steps, the last answer first.
+// since returns the attempts that were answered after that many steps, the last response first.
 func (s *systemScene) since(steps int) []attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()

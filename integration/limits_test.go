@@ -83,7 +83,7 @@ func TestRateOfAClient(t *testing.T) {
 	}
 }
 
-// TestDeadTokensLimitNobodyElse: a thousand dead tokens from one address make 429 of the answer to
+// TestDeadTokensLimitNobodyElse: a thousand dead tokens from one address make 429 of the response to
 // dead tokens, and of no other: whoever has a good token passes from there, though no gateway
 // has seen it before. A single dead token that is shown all the time is not looked up all the time.
 func TestDeadTokensLimitNobodyElse(t *testing.T) {

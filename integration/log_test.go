@@ -59,13 +59,13 @@ func askOften(t *testing.T, address, path string, n int) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-	answers := bufio.NewReader(conn)
+	responses := bufio.NewReader(conn)
 	for i := range n {
 		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: test\r\nUser-Agent: %s\r\n\r\n", path, path); err != nil {
 			t.Errorf("request %d: %v", i, err)
 			return
 		}
-		response, err := http.ReadResponse(answers, nil)
+		response, err := http.ReadResponse(responses, nil)
 		if err != nil {
 			t.Errorf("answer %d: %v", i, err)
 			return

@@ -87,7 +87,7 @@ func TestAnotherInstallation(t *testing.T) {
 	}
 }
 
-// TestInstallationChangesUnderAGateway: a running gateway answers 503, never 401, once the record is
+// TestInstallationChangesUnderAGateway: a running gateway responds with 503, never 401, once the record is
 // another, says why, and goes on when it is back.
 func TestInstallationChangesUnderAGateway(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 )
 
 // TestOAuthDocumentation runs the configuration and the lines of docs/reference/oauth.md and
-// compares every answer with what the page says of it.
+// compares every response with what the page says of it.
 func TestOAuthDocumentation(t *testing.T) {
 	t.Parallel()
 	bash, _ := gatewaytest.Require(t, "bash", "bash"), gatewaytest.Require(t, "curl", "curl")
@@ -38,13 +38,13 @@ func TestOAuthDocumentation(t *testing.T) {
 	}
 	for i, promise := range promised {
 		header := readFile(t, filepath.Join(state, fmt.Sprintf("%03d.header", i)))
-		answer := header + readFile(t, filepath.Join(state, fmt.Sprintf("%03d.body", i)))
+		response := header + readFile(t, filepath.Join(state, fmt.Sprintf("%03d.body", i)))
 		if status := strings.Fields(header + " ? ?")[1]; status != promise[2] {
 			t.Errorf("%s\nstatus %s, want %s", promise[1], status, promise[2])
 		}
 		for _, word := range strings.Fields(promise[3]) {
-			if !strings.Contains(answer, word) {
-				t.Errorf("%s\nthe answer has no %s:\n%s", promise[1], word, answer)
+			if !strings.Contains(response, word) {
+				t.Errorf("%s\nthe answer has no %s:\n%s", promise[1], word, response)
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func TestOAuthDocumentation(t *testing.T) {
 // promises are the lines with the status and the words that follow them.
 var promises = regexp.MustCompile(`(?m)^((?:token=\$\()?curl .*?)  # ([0-9]{3})(.*)$`)
 
-// recordingCurl keeps the header and the body of each answer.
+// recordingCurl keeps the header and the body of each response.
 const recordingCurl = `set -euo pipefail
 curl() {
     local n

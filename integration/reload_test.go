@@ -186,7 +186,7 @@ func TestBadFileChangesNothing(t *testing.T) {
 		} else {
 			replaceFile(t, g.ConfigPath, bad.text)
 		}
-		g.Signal(syscall.SIGHUP) // somebody waits: an answer at once
+		g.Signal(syscall.SIGHUP) // somebody waits: a response at once
 		line := waitLines(t, g, refused, i+1)
 		if says := fmt.Sprint(line["error"]); !strings.Contains(says, g.ConfigPath) || !strings.Contains(says, bad.place) || !strings.Contains(says, bad.says) {
 			t.Errorf("%s: the log says %q, want the file, %q and %q", bad.name, says, bad.place, bad.says)

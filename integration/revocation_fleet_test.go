@@ -163,7 +163,7 @@ func (f *fleet) ask(i int, path, token string) (answered, error) {
 	return got, err
 }
 
-// status is the status of an answer of gateway number i. It asks again after a
+// status is the status of a response of gateway number i. It asks again after a
 // 503, which is what a gateway has to say if the machine is too busy to confirm
 // the rules within the bound.
 func (f *fleet) status(i int, token string) int {
@@ -190,7 +190,7 @@ func (f *fleet) wantAll(what, token string, want int) {
 	}
 }
 
-// wantSoon waits until every gateway gives the answer.
+// wantSoon waits until every gateway gives the response.
 func (f *fleet) wantSoon(within time.Duration, what, token string, want int) {
 	f.t.Helper()
 	for i := range f.gateways {
@@ -211,14 +211,14 @@ func (f *fleet) token() string {
 // issue has gateway number i issue a token for c.
 func (f *fleet) issue(i int, c gatewaytest.Credentials, form ...string) string {
 	f.t.Helper()
-	var answer struct {
+	var response struct {
 		AccessToken string `json:"access_token"`
 	}
 	body := f.post(i, "/oauth2/token", c, append([]string{"grant_type", "client_credentials"}, form...)...)
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+	if err := json.Unmarshal([]byte(body), &response); err != nil {
 		f.t.Fatal(err)
 	}
-	return answer.AccessToken
+	return response.AccessToken
 }
 
 // post sends a form to gateway number i, and again after a 503.
@@ -289,12 +289,12 @@ func instant(d time.Duration) string {
 
 // load is requests with one token at all gateways, at a steady rate.
 type load struct {
-	f       *fleet
-	stop    chan struct{}
-	workers sync.WaitGroup
-	mu      sync.Mutex
-	answers []answered
-	faults  []error
+	f         *fleet
+	stop      chan struct{}
+	workers   sync.WaitGroup
+	mu        sync.Mutex
+	responses []answered
+	faults    []error
 }
 
 // start asks every gateway from so many callers, each 100 times a second.
@@ -317,7 +317,7 @@ func (l *load) run(i int, token string) {
 		if err != nil {
 			l.faults = append(l.faults, err)
 		} else {
-			l.answers = append(l.answers, got)
+			l.responses = append(l.responses, got)
 		}
 		l.mu.Unlock()
 		select {
@@ -328,12 +328,12 @@ func (l *load) run(i int, token string) {
 	}
 }
 
-// count returns how many answers with a status a gateway has given.
+// count returns how many responses with a status a gateway has given.
 func (l *load) count(gateway, status int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for _, got := range l.answers {
+	for _, got := range l.responses {
 		if got.gateway == gateway && got.status == status {
 			n++
 		}
@@ -341,7 +341,7 @@ func (l *load) count(gateway, status int) int {
 	return n
 }
 
-// end ends the load and returns all answers.
+// end ends the load and returns all responses.
 func (l *load) end() []answered {
 	l.f.t.Helper()
 	close(l.stop)
@@ -352,14 +352,14 @@ func (l *load) end() []answered {
 		}
 		l.f.t.Errorf("a request under load: %v", err)
 	}
-	return l.answers
+	return l.responses
 }
 
 // lag returns how long after since a gateway began to serve a request for the
 // last time, at the most: 0 if that was before.
-func lag(answers []answered, gateway int, since time.Time) time.Duration {
+func lag(responses []answered, gateway int, since time.Time) time.Duration {
 	var last time.Duration
-	for _, got := range answers {
+	for _, got := range responses {
 		if got.gateway == gateway && got.status == http.StatusOK {
 			last = max(last, got.begin.Sub(since))
 		}

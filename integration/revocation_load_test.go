@@ -11,7 +11,7 @@ import (
 
 // TestRevocationUnderLoad: promise d. While about a thousand requests a second use
 // a token at three gateways, which have it in their caches for long, it is
-// revoked, by each means, again and again. No request that begins after the answer
+// revoked, by each means, again and again. No request that begins after the response
 // of the revocation is served by the gateway that gave it; the others hear of it.
 func TestRevocationUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -32,19 +32,19 @@ func TestRevocationUnderLoad(t *testing.T) {
 			for i := range f.gateways {
 				gatewaytest.Eventually(t, stallTime*5, name+": the token is refused", func() bool { return l.count(i, http.StatusUnauthorized) >= 8 })
 			}
-			answers := l.end()
-			requests += len(answers)
-			if late := lag(answers, 0, revoked); late > 0 {
+			responses := l.end()
+			requests += len(responses)
+			if late := lag(responses, 0, revoked); late > 0 {
 				t.Errorf("%s: the gateway that answered the revocation served a request that began %v later", name, late)
 			}
 			for i := 1; i < len(f.gateways); i++ {
-				late := lag(answers, i, revoked)
+				late := lag(responses, i, revoked)
 				if late > bound {
 					t.Errorf("%s: gateway %d served a request that began %v after the revocation, beyond the bound", name, i, late)
 				}
 				lags = append(lags, late)
 			}
-			wantNoOther(t, name, answers)
+			wantNoOther(t, name, responses)
 		}
 	}
 	t.Logf("%d requests in %v; the last one served elsewhere after a revocation began after p50 %v, p99 %v",
@@ -62,17 +62,17 @@ func TestRevocationUnderLoad(t *testing.T) {
 // wantNoOther checks that nothing but 200, 401 and 503 was answered. 503 is what a
 // gateway has to say if the machine is so busy that it cannot confirm the rules
 // within the bound; that must not be the rule.
-func wantNoOther(t *testing.T, what string, answers []answered) {
+func wantNoOther(t *testing.T, what string, responses []answered) {
 	t.Helper()
 	other := make(map[int]int)
-	for _, got := range answers {
+	for _, got := range responses {
 		if got.status != http.StatusOK && got.status != http.StatusUnauthorized {
 			other[got.status]++
 		}
 	}
 	if unavailable := other[http.StatusServiceUnavailable]; unavailable > 0 {
-		t.Logf("%s: %d of %d answers were 503: the machine is busy", what, unavailable, len(answers))
-		if unavailable < len(answers)/2 {
+		t.Logf("%s: %d of %d answers were 503: the machine is busy", what, unavailable, len(responses))
+		if unavailable < len(responses)/2 {
 			delete(other, http.StatusServiceUnavailable)
 		}
 	}
@@ -99,15 +99,15 @@ func TestRevocationWithoutPushes(t *testing.T) {
 				return l.count(i, http.StatusUnauthorized) >= 5
 			})
 		}
-		answers := l.end()
+		responses := l.end()
 		for i := range f.gateways {
-			late := lag(answers, i, revoked)
+			late := lag(responses, i, revoked)
 			t.Logf("%s: gateway %d served for %v", name, i, late)
 			if late > bound || i == 0 && late > 0 {
 				t.Errorf("%s: gateway %d served a request that began %v after the revocation", name, i, late)
 			}
 		}
-		wantNoOther(t, name, answers)
+		wantNoOther(t, name, responses)
 		f.cables[1].Mend()
 		f.cables[2].Mend()
 	}

@@ -54,18 +54,18 @@ func testCachedTokensWithout(t *testing.T, end, mend func(*redistest.Server)) {
 	for i := range f.gateways {
 		gatewaytest.Eventually(t, stallTime*5, "the gateway gives up", func() bool { return l.count(i, http.StatusServiceUnavailable) > 20 })
 	}
-	answers := l.end()
+	responses := l.end()
 	for i, most := range []time.Duration{bound, bound + static} {
-		late := lag(answers, i, gone)
+		late := lag(responses, i, gone)
 		t.Logf("gateway %d served for %v", i, late)
 		if late > most {
 			t.Errorf("gateway %d served a request that began %v after Redis went, want at most %v", i, late, most)
 		}
 	}
-	if late := lag(answers, 1, gone); late < static {
+	if late := lag(responses, 1, gone); late < static {
 		t.Errorf("with SNOWGATE_FAIL_STATIC=%v tokens were served for %v", static, late)
 	}
-	for _, got := range answers {
+	for _, got := range responses {
 		if got.status != http.StatusOK && got.status != http.StatusServiceUnavailable {
 			t.Fatalf("gateway %d answered %d without Redis, want 200 or 503", got.gateway, got.status)
 		}

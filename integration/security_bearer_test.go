@@ -40,7 +40,7 @@ var (
 	unforwarded = judgement{"refused by HTTP", []int{400, 401, 431}, "*"}
 )
 
-// wantJudged sends a request to a protected path and compares the answer.
+// wantJudged sends a request to a protected path and compares the response.
 func (s *site) wantJudged(t *testing.T, what, host, target string, want judgement, fields ...string) {
 	t.Helper()
 	got := s.Exchange(rawGet(host, target, fields...))
@@ -125,7 +125,7 @@ func TestSecurityCredentials(t *testing.T) {
 }
 
 // TestSecurityNoCredentials puts a good token where none is looked for. Each
-// answer is that for no credentials at all.
+// response is that for no credentials at all.
 func TestSecurityNoCredentials(t *testing.T) {
 	s := newSite(t, bearerRoutes)
 	good := s.token
@@ -252,7 +252,7 @@ func forgeries(good, other string) map[string]string {
 	return list
 }
 
-// TestSecurityForgeries shows tokens that are none: one answer for all of them,
+// TestSecurityForgeries shows tokens that are none: one response for all of them,
 // and Redis is not asked.
 func TestSecurityForgeries(t *testing.T) {
 	s := newSite(t, bearerRoutes)
@@ -260,19 +260,19 @@ func TestSecurityForgeries(t *testing.T) {
 	asked := func() float64 {
 		return s.Metrics().Sum("snowgate_redis_call_duration_seconds_count", `command="get"`)
 	}
-	var answers []string
+	var responses []string
 	before, canaries := asked(), 0.0
 	for text, why := range forgeries(s.token, other) {
 		s.wantJudged(t, "a token with "+why, "beside.test", "/svc/x", invalid, bearer(text))
 		canaries++
 		got := s.Exchange(rawGet("beside.test", "/svc/x", bearer(text)))
 		body := strings.ReplaceAll(got.Body, got.Header.Get("X-Request-Id"), "")
-		answers = append(answers, fmt.Sprint(got.StatusCode, got.Header.Get("WWW-Authenticate"), body))
+		responses = append(responses, fmt.Sprint(got.StatusCode, got.Header.Get("WWW-Authenticate"), body))
 	}
 	if got := asked() - before; got > canaries {
 		t.Errorf("Redis was asked %v times for tokens that are none", got-canaries)
 	}
-	if different := slices.Compact(answers); len(different) != 1 {
+	if different := slices.Compact(responses); len(different) != 1 {
 		t.Errorf("forged tokens get %d different answers: %q", len(different), different)
 	}
 	// Other characters are no b64token, so these are malformed, or no token.
@@ -284,8 +284,8 @@ func TestSecurityForgeries(t *testing.T) {
 	}
 	got := s.Exchange(rawGet("beside.test", "/svc/x", bearer(other)))
 	body := strings.ReplaceAll(got.Body, got.Header.Get("X-Request-Id"), "")
-	if revoked := fmt.Sprint(got.StatusCode, got.Header.Get("WWW-Authenticate"), body); revoked != answers[0] {
-		t.Errorf("a revoked token gets %s, a forged one %s: want one text for all", revoked, answers[0])
+	if revoked := fmt.Sprint(got.StatusCode, got.Header.Get("WWW-Authenticate"), body); revoked != responses[0] {
+		t.Errorf("a revoked token gets %s, a forged one %s: want one text for all", revoked, responses[0])
 	}
 }
 

@@ -23,10 +23,10 @@ const smuggled = "GET /svc/smuggled HTTP/1.1\r\nHost: beside.test\r\nX-Smuggled:
 
 // wantNotSmuggled ends a case: nothing behind the first request was served with
 // its identity, and at most the first request reached the service.
-func (s *site) wantNotSmuggled(t *testing.T, what string, answers []gatewaytest.Response) {
+func (s *site) wantNotSmuggled(t *testing.T, what string, responses []gatewaytest.Response) {
 	t.Helper()
-	for i, answer := range answers {
-		if i > 0 && answer.StatusCode == http.StatusOK {
+	for i, response := range responses {
+		if i > 0 && response.StatusCode == http.StatusOK {
 			t.Errorf("%s: answer %d = 200", what, i+1)
 		}
 	}
@@ -52,8 +52,8 @@ func (s *site) wantNotSmuggled(t *testing.T, what string, answers []gatewaytest.
 	if len(fresh) > 1 {
 		t.Errorf("%s: the service received %d requests, want 1 at most: %q", what, len(fresh), fresh)
 	}
-	for _, answer := range answers {
-		s.answered[answer.Header.Get("X-Request-Id")] = true
+	for _, response := range responses {
+		s.answered[response.Header.Get("X-Request-Id")] = true
 	}
 }
 
@@ -118,24 +118,24 @@ func TestSecurityLengths(t *testing.T) {
 	for _, test := range tests {
 		what := fmt.Sprintf("POST with %q (%s)", test.lines, test.why)
 		text := "POST /svc/first HTTP/1.1\r\nHost: beside.test\r\n" + bearer(s.token) + "\r\n" + test.lines + "\r\n\r\n" + test.body
-		answers, closed := s.Conversation(text+smuggled, 3)
-		if len(answers) == 0 || !slices.Contains(test.want, answers[0].StatusCode) {
-			t.Errorf("%s = %v, want %v", what, statuses(answers), test.want)
+		responses, closed := s.Conversation(text+smuggled, 3)
+		if len(responses) == 0 || !slices.Contains(test.want, responses[0].StatusCode) {
+			t.Errorf("%s = %v, want %v", what, statuses(responses), test.want)
 		}
-		if !closed || len(answers) > 2 {
-			t.Errorf("%s: %d answers, closed = %v; want the connection closed", what, len(answers), closed)
+		if !closed || len(responses) > 2 {
+			t.Errorf("%s: %d answers, closed = %v; want the connection closed", what, len(responses), closed)
 		}
-		if strings.Contains(test.lines, chunked) && strings.Contains(test.lines, "Content-Length") && len(answers) > 1 {
+		if strings.Contains(test.lines, chunked) && strings.Contains(test.lines, "Content-Length") && len(responses) > 1 {
 			t.Errorf("%s: the next request is answered, want the connection closed (RFC 9112 §6.1)", what)
 		}
-		s.wantNotSmuggled(t, what, answers)
+		s.wantNotSmuggled(t, what, responses)
 	}
 }
 
-func statuses(answers []gatewaytest.Response) []int {
+func statuses(responses []gatewaytest.Response) []int {
 	var list []int
-	for _, answer := range answers {
-		list = append(list, answer.StatusCode)
+	for _, response := range responses {
+		list = append(list, response.StatusCode)
 	}
 	return list
 }
@@ -175,11 +175,11 @@ func TestSecurityChunks(t *testing.T) {
 	for _, test := range tests {
 		what := fmt.Sprintf("the chunks %.60q (%s)", test.body, test.why)
 		text := "POST /svc/first HTTP/1.1\r\nHost: beside.test\r\n" + bearer(s.token) + "\r\nTransfer-Encoding: chunked\r\n\r\n" + test.body
-		answers, closed := s.Conversation(text+smuggled, 3)
-		if len(answers) > 1 || !closed {
-			t.Errorf("%s = %v, closed = %v; want one answer and the connection closed", what, statuses(answers), closed)
+		responses, closed := s.Conversation(text+smuggled, 3)
+		if len(responses) > 1 || !closed {
+			t.Errorf("%s = %v, closed = %v; want one answer and the connection closed", what, statuses(responses), closed)
 		}
-		s.wantNotSmuggled(t, what, answers)
+		s.wantNotSmuggled(t, what, responses)
 	}
 }
 
@@ -215,8 +215,8 @@ func TestSecurityPipelining(t *testing.T) {
 		{ask("HEAD", first) + ask("GET", "Connection: close"), []int{200, 401}, "behind an answer without a body"},
 	}
 	for _, test := range tests {
-		answers, _ := s.Conversation(test.text, len(test.want)+1)
-		got := statuses(answers)
+		responses, _ := s.Conversation(test.text, len(test.want)+1)
+		got := statuses(responses)
 		whole := slices.Equal(got, test.want)
 		cut := len(got) < len(test.want) && slices.Equal(got, test.want[:len(got)]) && strings.Contains(test.text, "POST")
 		if !whole && !cut && !strings.HasPrefix(test.text, "\r\n") {
@@ -273,18 +273,18 @@ func TestSecurityUnreadBodies(t *testing.T) {
 			} {
 				what := fmt.Sprintf("%s, with %s and %d bytes", test.why, name, len(body))
 				head := strings.TrimSuffix(rawRequest(http.MethodPost, test.host, test.target, test.fields, ""), "\r\n")
-				answers, closed := s.Conversation(head+framed+rawGet("beside.test", "/svc/second"), 4)
-				// A reset may overtake the answer to a body that nobody reads.
-				if len(answers) == 0 && padding < 300<<10 || len(answers) > 0 && !slices.Contains(test.want, answers[0].StatusCode) {
-					t.Errorf("%s = %v, want %v", what, statuses(answers), test.want)
+				responses, closed := s.Conversation(head+framed+rawGet("beside.test", "/svc/second"), 4)
+				// A reset may overtake the response to a body that nobody reads.
+				if len(responses) == 0 && padding < 300<<10 || len(responses) > 0 && !slices.Contains(test.want, responses[0].StatusCode) {
+					t.Errorf("%s = %v, want %v", what, statuses(responses), test.want)
 				}
 				if !closed {
 					t.Errorf("%s: the connection stays open", what)
 				}
-				if len(answers) > 2 || len(answers) == 2 && answers[1].StatusCode != http.StatusUnauthorized {
-					t.Errorf("%s = %v, want the second request judged by itself", what, statuses(answers))
+				if len(responses) > 2 || len(responses) == 2 && responses[1].StatusCode != http.StatusUnauthorized {
+					t.Errorf("%s = %v, want the second request judged by itself", what, statuses(responses))
 				}
-				s.wantNotSmuggled(t, what, answers)
+				s.wantNotSmuggled(t, what, responses)
 			}
 		}
 	}
@@ -323,7 +323,7 @@ func TestSecurityMethodsAndVersions(t *testing.T) {
 		what := fmt.Sprintf("%q (%s)", test.line, test.why)
 		text := test.line + "\r\nHost: beside.test\r\n" + bearer(s.token) + "\r\nConnection: close\r\n\r\n"
 		got := s.Exchange(text)
-		if got.StatusCode != 0 && !slices.Contains(refused, got.StatusCode) { // 0: closed without an answer
+		if got.StatusCode != 0 && !slices.Contains(refused, got.StatusCode) { // 0: closed without a response
 			t.Errorf("%s = %d, want one of %v", what, got.StatusCode, refused)
 		}
 		if strings.Contains(got.Body, s.token) {
@@ -378,7 +378,7 @@ func TestSecurityLimits(t *testing.T) {
 	for _, test := range tests {
 		for _, path := range []string{"/svc/x", "/public/x"} {
 			got := s.Exchange(rawGet("beside.test", path, slices.Concat([]string{bearer(s.token)}, test.fields)...))
-			// Who sends much more than is read may be reset before the answer.
+			// Who sends much more than is read may be reset before the response.
 			if got.StatusCode != test.want && (test.want == http.StatusOK || got.StatusCode != 0) {
 				t.Errorf("GET %s with %s = %d, want %d (%s)", path, test.name, got.StatusCode, test.want, test.why)
 			}
@@ -432,9 +432,9 @@ func TestSecurityUpgrade(t *testing.T) {
 		for _, target := range []string{"/svc/x", "/public/x"} {
 			ask := rawRequest(test.method, test.host, target, slices.Concat([]string{bearer(s.token)}, test.fields), "")
 			// The service declines; what follows is another request, not a tunnel.
-			answers, closed := s.Conversation(ask+smuggled, 3)
-			if len(answers) == 0 || answers[0].StatusCode != http.StatusOK && answers[0].StatusCode != http.StatusBadRequest || !closed {
-				t.Errorf("%s = %v", what, statuses(answers))
+			responses, closed := s.Conversation(ask+smuggled, 3)
+			if len(responses) == 0 || responses[0].StatusCode != http.StatusOK && responses[0].StatusCode != http.StatusBadRequest || !closed {
+				t.Errorf("%s = %v", what, statuses(responses))
 			}
 			for _, raw := range slices.Concat(s.protected.Requests(), s.public.Requests()) {
 				upgrade := gatewaytest.Header(raw, "Upgrade")
@@ -443,7 +443,7 @@ func TestSecurityUpgrade(t *testing.T) {
 					t.Errorf("%s arrives as %q", what, raw)
 				}
 			}
-			s.wantNotSmuggled(t, what, answers)
+			s.wantNotSmuggled(t, what, responses)
 		}
 		if test.host == "ws.test" {
 			got := s.Exchange(rawRequest(test.method, test.host, "/svc/x", append(slices.Clone(test.fields), "Connection: close"), ""))
@@ -465,9 +465,9 @@ func TestSecurityTunnel(t *testing.T) {
 		"several": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket, h2c\r\nConnection: Upgrade\r\n\r\n",
 	}
 	var routes string
-	for name, answer := range services {
+	for name, response := range services {
 		service := gatewaytest.NewService(t, func(conn net.Conn, in io.Reader, _ *http.Request) bool {
-			_, _ = io.WriteString(conn, answer)
+			_, _ = io.WriteString(conn, response)
 			_, _ = io.Copy(conn, in) // an echo
 			return false
 		})

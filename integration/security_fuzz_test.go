@@ -69,7 +69,7 @@ func probe(t *testing.T, address, text string) {
 		return
 	}
 	in := bufio.NewReader(conn)
-	for range 4 { // as many answers as there are requests in it, or nearly so
+	for range 4 { // as many responses as there are requests in it, or nearly so
 		response, err := http.ReadResponse(in, nil)
 		if err != nil {
 			return

@@ -350,9 +350,9 @@ func TestSecurityTrailers(t *testing.T) {
 	}
 }
 
-// TestSecurityAnswersKeepIdentity lets services say our fields to the caller, in
-// interim answers, headers and trailers.
-func TestSecurityAnswersKeepIdentity(t *testing.T) {
+// TestSecurityResponsesKeepIdentity lets services say our fields to the caller, in
+// interim responses, headers and trailers.
+func TestSecurityResponsesKeepIdentity(t *testing.T) {
 	var said string
 	for _, name := range slices.Concat(tokenFields, requestFields) {
 		said += name + ": leaked\r\n" + strings.ReplaceAll(name, "-", "_") + ": leaked\r\n" + strings.ToLower(name) + ": leaked\r\n"

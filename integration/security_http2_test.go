@@ -28,8 +28,8 @@ type raider struct {
 	hpack  *hpack.Encoder
 	ended  chan struct{} // the gateway has closed the connection
 
-	answers, resets, goodbyes atomic.Int64 // frames that came
-	pongs                     chan struct{}
+	responses, resets, goodbyes atomic.Int64 // frames that came
+	pongs                       chan struct{}
 }
 
 // raid opens a connection and reads what comes.
@@ -55,7 +55,7 @@ func (r *raider) listen() {
 		frame, err := r.framer.ReadFrame()
 		switch frame.(type) {
 		case *http2.HeadersFrame:
-			r.answers.Add(1)
+			r.responses.Add(1)
 		case *http2.RSTStreamFrame:
 			r.resets.Add(1)
 		case *http2.GoAwayFrame:
@@ -280,7 +280,7 @@ func TestSecurityHPACKBomb(t *testing.T) {
 		case <-r.ended:
 		case <-time.After(time.Second): // refused stream by stream
 		}
-		if r.answers.Load()+r.resets.Load()+r.goodbyes.Load() == 0 {
+		if r.responses.Load()+r.resets.Load()+r.goodbyes.Load() == 0 {
 			t.Error("the bombs were neither answered nor refused")
 		}
 	})

@@ -33,19 +33,19 @@ func basic(id, secret string) string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(id+":"+secret))
 }
 
-// wantOAuth compares an answer of an OAuth endpoint: its status, its error and
+// wantOAuth compares a response of an OAuth endpoint: its status, its error and
 // what every one has.
 func wantOAuth(t *testing.T, what string, got gatewaytest.Response, status int, code string) {
 	t.Helper()
-	var answer struct {
+	var response struct {
 		Error       string `json:"error"`
 		AccessToken string `json:"access_token"`
 	}
-	err := json.Unmarshal([]byte(got.Body), &answer)
-	if got.StatusCode != status || answer.Error != code || code != "" && err != nil {
+	err := json.Unmarshal([]byte(got.Body), &response)
+	if got.StatusCode != status || response.Error != code || code != "" && err != nil {
 		t.Errorf("%s = %d %s, want %d %s", what, got.StatusCode, got.Body, status, code)
 	}
-	if code != "" && answer.AccessToken != "" {
+	if code != "" && response.AccessToken != "" {
 		t.Errorf("%s: an error with a token", what)
 	}
 	if cache := got.Header.Get("Cache-Control"); cache != "no-store" {
@@ -209,25 +209,25 @@ func TestSecurityTokenRequests(t *testing.T) {
 		wantOAuth(t, test.why, got, test.want, test.code)
 		s.untouched(t, test.why)
 		if test.want == http.StatusOK {
-			wantTokenAnswer(t, test.why, got.Body)
+			wantTokenResponse(t, test.why, got.Body)
 		}
 	}
 	s.wantGrantedScope(t, shop)
 }
 
-// wantTokenAnswer wants exactly what RFC 6749 §5.1 names.
-func wantTokenAnswer(t *testing.T, what, body string) {
+// wantTokenResponse wants exactly what RFC 6749 §5.1 names.
+func wantTokenResponse(t *testing.T, what, body string) {
 	t.Helper()
-	var answer map[string]any
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+	var response map[string]any
+	if err := json.Unmarshal([]byte(body), &response); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 	want := []string{"access_token", "expires_in", "scope", "token_type"}
-	if got := slices.Sorted(maps.Keys(answer)); !slices.Equal(got, want) {
+	if got := slices.Sorted(maps.Keys(response)); !slices.Equal(got, want) {
 		t.Errorf("%s: the answer has %v, want %v", what, got, want)
 	}
-	if text, _ := answer["access_token"].(string); len(text) != 70 || answer["token_type"] != "Bearer" || answer["expires_in"] != 3600.0 {
-		t.Errorf("%s: token of %d characters, type %v for %v s", what, len(text), answer["token_type"], answer["expires_in"])
+	if text, _ := response["access_token"].(string); len(text) != 70 || response["token_type"] != "Bearer" || response["expires_in"] != 3600.0 {
+		t.Errorf("%s: token of %d characters, type %v for %v s", what, len(text), response["token_type"], response["expires_in"])
 	}
 }
 
@@ -237,9 +237,9 @@ func (s *site) wantGrantedScope(t *testing.T, shop gatewaytest.Credentials) {
 	t.Helper()
 	for asked, want := range map[string]string{"": "a b", "b": "b", "snowgate:admin": "snowgate:admin"} {
 		_, body := s.Post("/oauth2/token", shop, "grant_type", "client_credentials", "scope", asked)
-		var answer struct{ Scope string }
-		_ = json.Unmarshal([]byte(body), &answer)
-		words := strings.Fields(answer.Scope)
+		var response struct{ Scope string }
+		_ = json.Unmarshal([]byte(body), &response)
+		words := strings.Fields(response.Scope)
 		slices.Sort(words)
 		if got := strings.Join(words, " "); got != want {
 			t.Errorf("the scope for %q = %q, want %q", asked, got, want)
@@ -248,7 +248,7 @@ func (s *site) wantGrantedScope(t *testing.T, shop gatewaytest.Credentials) {
 }
 
 // TestSecurityBadCredentials shows every endpoint credentials that are none: one
-// answer for all, and one that does not tell which half was wrong.
+// response for all, and one that does not tell which half was wrong.
 func TestSecurityBadCredentials(t *testing.T) {
 	bare := "  - id: bare\n    scopes: [svc.use]\n" // a client without any secret
 	s := newSite(t, "", gatewaytest.Credentials{ID: "bare", YAML: bare})
@@ -299,7 +299,7 @@ func TestSecurityBadCredentials(t *testing.T) {
 		{"Cookie: client_id=worker; client_secret=" + secret, "", "in a cookie"},
 	}
 	for _, path := range endpoints {
-		var answers []string
+		var responses []string
 		for _, test := range tests {
 			what := fmt.Sprintf("POST %s with %s", path, test.why)
 			if base := "without padding, if it needs any"; test.why == base && !strings.HasSuffix(basic(id, secret), "=") {
@@ -312,9 +312,9 @@ func TestSecurityBadCredentials(t *testing.T) {
 			}
 			wantOAuth(t, what, got, http.StatusUnauthorized, "invalid_client")
 			s.untouched(t, what)
-			answers = append(answers, got.Body+got.Header.Get("WWW-Authenticate"))
+			responses = append(responses, got.Body+got.Header.Get("WWW-Authenticate"))
 		}
-		if different := slices.Compact(answers); len(different) != 1 {
+		if different := slices.Compact(responses); len(different) != 1 {
 			t.Errorf("POST %s: bad credentials get %d different answers: %q", path, len(different), different)
 		}
 	}
@@ -393,9 +393,9 @@ func TestSecurityIntrospection(t *testing.T) {
 		s.untouched(t, "introspection of a token that is "+name)
 	}
 	status, body := s.Post("/oauth2/introspect", reader, "token", s.token, "token_type_hint", "refresh_token", "x", "y")
-	var answer map[string]any
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer["active"] != true ||
-		answer["client_id"] != "worker" || answer["scope"] != "svc.use" || answer["jti"] != publicID(s.token) || gatewaytest.Leak(body) != "" {
+	var response map[string]any
+	if err := json.Unmarshal([]byte(body), &response); err != nil || status != http.StatusOK || response["active"] != true ||
+		response["client_id"] != "worker" || response["scope"] != "svc.use" || response["jti"] != publicID(s.token) || gatewaytest.Leak(body) != "" {
 		t.Errorf("introspection of a good token = %d %s", status, body)
 	}
 	for name, field := range map[string]string{

@@ -14,7 +14,7 @@ import (
 )
 
 // askFields sends one request over HTTP/2, its fields as they are, and returns the
-// status of the answer; 0 says that the stream or the connection was reset.
+// status of the response; 0 says that the stream or the connection was reset.
 func askFields(t *testing.T, g *gatewaytest.Gateway, fields [][2]string) int {
 	t.Helper()
 	conn := g.Dial()

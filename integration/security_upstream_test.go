@@ -17,17 +17,17 @@ import (
 )
 
 // says is a service that answers every request with the same bytes and closes.
-func says(t *testing.T, answer string) *gatewaytest.Service {
+func says(t *testing.T, response string) *gatewaytest.Service {
 	t.Helper()
 	return gatewaytest.NewService(t, func(conn net.Conn, _ io.Reader, _ *http.Request) bool {
-		_, _ = io.WriteString(conn, answer)
+		_, _ = io.WriteString(conn, response)
 		return false
 	})
 }
 
-// badAnswers are answers of services that are none: 502, and nothing of them is
+// badResponses are responses of services that are none: 502, and nothing of them is
 // repeated.
-var badAnswers = []struct{ answer, why string }{
+var badResponses = []struct{ response, why string }{
 	{"", "it hangs up"},
 	{"HTTP/1.1 099 Odd\r\nContent-Length: 6\r\n\r\nsecret", "a status below 100, which panics net/http"},
 	{"HTTP/1.1 000 Zero\r\nContent-Length: 6\r\n\r\nsecret", "zero"},
@@ -65,12 +65,12 @@ var badAnswers = []struct{ answer, why string }{
 	{strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 10_000)+"\r\n\r\n", 200), "2 MB of interim answers"},
 }
 
-func TestSecurityBadAnswers(t *testing.T) {
+func TestSecurityBadResponses(t *testing.T) {
 	routes := fmt.Sprintf(`
   - {name: refused, host: up.test, path: /refused, upstreams: [%s], scopes: [svc.use]}`, gatewaytest.ClosedPort(t))
-	services := make([]*gatewaytest.Service, len(badAnswers))
-	for i, test := range badAnswers {
-		services[i] = says(t, test.answer)
+	services := make([]*gatewaytest.Service, len(badResponses))
+	for i, test := range badResponses {
+		services[i] = says(t, test.response)
 		routes += fmt.Sprintf(`
   - {name: bad-%[1]d, host: up.test, path: /bad/%[1]d, upstreams: [%[2]s], scopes: [svc.use]}`, i, services[i].URL)
 	}
@@ -86,13 +86,13 @@ func TestSecurityBadAnswers(t *testing.T) {
 		s.untouched(t, what)
 	}
 	wantBadGateway("nobody there", s.Exchange(rawGet("up.test", "/refused", bearer(s.token))))
-	for i, test := range badAnswers {
+	for i, test := range badResponses {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			before := services[i].Requests()
 			text := rawRequest(method, "up.test", fmt.Sprintf("/bad/%d", i), []string{bearer(s.token), "Connection: close"}, "")
-			wantBadGateway(fmt.Sprintf("%s of a service that answers %.40q (%s)", method, test.answer, test.why), s.Exchange(text))
+			wantBadGateway(fmt.Sprintf("%s of a service that answers %.40q (%s)", method, test.response, test.why), s.Exchange(text))
 			if n := services[i].Requests() - before; n != 1 {
-				t.Errorf("%s of a service that answers %.40q: asked %d times, want once", method, test.answer, n)
+				t.Errorf("%s of a service that answers %.40q: asked %d times, want once", method, test.response, n)
 			}
 		}
 		if got := s.Exchange(rawGet("up.test", fmt.Sprintf("/bad/%d", i))); got.StatusCode != http.StatusUnauthorized {
@@ -101,14 +101,14 @@ func TestSecurityBadAnswers(t *testing.T) {
 	}
 }
 
-// TestSecurityBrokenBodies lets services break off their answers. What the caller
-// gets never ends like a whole answer.
+// TestSecurityBrokenBodies lets services break off their responses. What the caller
+// gets never ends like a whole response.
 func TestSecurityBrokenBodies(t *testing.T) {
 	reset := func(conn net.Conn) { _ = conn.(interface{ SetLinger(seconds int) error }).SetLinger(0) } // close sends RST
 	tests := []struct {
-		answer string
-		end    func(net.Conn)
-		why    string
+		response string
+		end      func(net.Conn)
+		why      string
 	}{
 		{"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", nil, "shorter than its length"},
 		{"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", reset, "reset within its length"},
@@ -126,7 +126,7 @@ func TestSecurityBrokenBodies(t *testing.T) {
 	var routes string
 	for i, test := range tests {
 		service := gatewaytest.NewService(t, func(conn net.Conn, _ io.Reader, _ *http.Request) bool {
-			_, _ = io.WriteString(conn, test.answer)
+			_, _ = io.WriteString(conn, test.response)
 			if test.end != nil {
 				test.end(conn)
 			}
@@ -258,7 +258,7 @@ func TestSecurityClientGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		waitFor(t, "the request that ends "+test.why, arrived)
-		if test.begin != "" { // its answer is under way
+		if test.begin != "" { // its response is under way
 			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := conn.Read(make([]byte, 100)); err != nil {
 				t.Errorf("%s: %v", test.why, err)
@@ -291,15 +291,15 @@ func waitFor[T any](t *testing.T, what string, c <-chan T) T {
 // TestSecurityRetries lets a service hang up in ways that clients like to answer
 // with another attempt. What may change something is sent once.
 func TestSecurityRetries(t *testing.T) {
-	// It serves the first request of a connection and takes the second without an
-	// answer, so that the gateway cannot tell whether it was carried out.
+	// It serves the first request of a connection and takes the second without a
+	// response, so that the gateway cannot tell whether it was carried out.
 	flaky := func() *gatewaytest.Service {
 		return gatewaytest.NewService(t, func(conn net.Conn, _ io.Reader, request *http.Request) bool {
 			_, _ = io.Copy(io.Discard, request.Body)
 			if request.Header.Get("X-Last") != "" {
 				return false
 			}
-			_, _ = io.WriteString(conn, gatewaytest.DefaultAnswer)
+			_, _ = io.WriteString(conn, gatewaytest.DefaultResponse)
 			return true
 		})
 	}
@@ -343,9 +343,9 @@ func TestSecurityRetries(t *testing.T) {
 	}
 }
 
-// TestSecurityEarlyAnswers lets a service answer before it has read the body. The
-// caller gets the answer, and the rest of the body is no request.
-func TestSecurityEarlyAnswers(t *testing.T) {
+// TestSecurityEarlyResponses lets a service respond before it has read the body. The
+// caller gets the response, and the rest of the body is no request.
+func TestSecurityEarlyResponses(t *testing.T) {
 	early := says(t, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
 	s := newSite(t, `
   - {name: early, host: early.test, path: /svc, upstreams: [`+early.URL+`], scopes: [svc.use], max_body: 0}
@@ -353,21 +353,21 @@ func TestSecurityEarlyAnswers(t *testing.T) {
 	for _, size := range []int{len(smuggled), 100_000, 5_000_000} {
 		body := strings.Repeat(smuggled, size/len(smuggled))
 		fields := []string{bearer(s.token), fmt.Sprintf("Content-Length: %d", len(body))}
-		answers, closed := s.Conversation(rawRequest(http.MethodPost, "early.test", "/svc/x", fields, body)+smuggled, 3)
+		responses, closed := s.Conversation(rawRequest(http.MethodPost, "early.test", "/svc/x", fields, body)+smuggled, 3)
 		what := fmt.Sprintf("an early answer to %d bytes", len(body))
-		// The service closes with unread bytes, so its answer may be lost on the way: 502.
-		if !closed || len(answers) > 0 && answers[0].StatusCode != http.StatusForbidden && answers[0].StatusCode != http.StatusBadGateway {
-			t.Errorf("%s = %v, closed = %v; want 403", what, statuses(answers), closed)
+		// The service closes with unread bytes, so its response may be lost on the way: 502.
+		if !closed || len(responses) > 0 && responses[0].StatusCode != http.StatusForbidden && responses[0].StatusCode != http.StatusBadGateway {
+			t.Errorf("%s = %v, closed = %v; want 403", what, statuses(responses), closed)
 		}
-		if len(answers) > 2 || len(answers) == 2 && answers[1].StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s = %v, want 401 for the next request, if it is served", what, statuses(answers))
+		if len(responses) > 2 || len(responses) == 2 && responses[1].StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s = %v, want 401 for the next request, if it is served", what, statuses(responses))
 		}
-		s.wantNotSmuggled(t, what, answers)
+		s.wantNotSmuggled(t, what, responses)
 	}
 }
 
-// TestSecurityInterim looks at interim answers that are in order: they arrive, and
-// the answer behind them is whole.
+// TestSecurityInterim looks at interim responses that are in order: they arrive, and
+// the response behind them is whole.
 func TestSecurityInterim(t *testing.T) {
 	service := says(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: X-Request-Id\r\nTransfer-Encoding: chunked\r\n\r\n"+
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")

@@ -31,20 +31,20 @@ const slowPath = "/svc/slow"
 // echoes and streams, and can be made to wait.
 type stage struct {
 	*gatewaytest.Gateway
-	client  gatewaytest.Credentials
-	token   string
-	arrived chan struct{} // one for each request to slowPath
-	answer  chan struct{} // closed when those may be answered
+	client   gatewaytest.Credentials
+	token    string
+	arrived  chan struct{} // one for each request to slowPath
+	response chan struct{} // closed when those may be answered
 }
 
 func newStage(t *testing.T, env ...string) *stage {
 	t.Helper()
-	s := &stage{arrived: make(chan struct{}, 100), answer: make(chan struct{})}
+	s := &stage{arrived: make(chan struct{}, 100), response: make(chan struct{})}
 	inner := echo.Handler("svc")
 	upstream := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == slowPath {
 			s.arrived <- struct{}{}
-			<-s.answer
+			<-s.response
 		}
 		inner.ServeHTTP(w, r)
 	}))
@@ -62,9 +62,9 @@ routes:
 // release lets the upstream answer what waits at slowPath.
 func (s *stage) release() {
 	select {
-	case <-s.answer:
+	case <-s.response:
 	default:
-		close(s.answer)
+		close(s.response)
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *stage) begin(t *testing.T) net.Conn {
 }
 
 // TestNoRequestIsLostByAShutdown: promise e. A request counts as lost if it was
-// sent on an accepted connection and got no complete answer. A connection that
+// sent on an accepted connection and got no complete response. A connection that
 // is refused ends a client: in a fleet, its next request goes elsewhere.
 func TestNoRequestIsLostByAShutdown(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestNoRequestIsLostByAShutdown(t *testing.T) {
 // crowd is a number of keep-alive clients that ask without end.
 type crowd struct {
 	stage                       *stage
-	draining                    atomic.Bool // every answer to what is sent now must close its connection
+	draining                    atomic.Bool // every response to what is sent now must close its connection
 	served, late, dialed, ended atomic.Int64
 	mu                          sync.Mutex
 	wrong                       []string
@@ -171,7 +171,7 @@ func (c *crowd) client(number int) {
 	}
 }
 
-// converse asks on one connection until an answer closes it.
+// converse asks on one connection until a response closes it.
 func (c *crowd) converse(number int, conn net.Conn, pace *time.Ticker) {
 	in := bufio.NewReader(conn)
 	for n := 0; ; n++ {
@@ -199,7 +199,7 @@ func (c *crowd) converse(number int, conn net.Conn, pace *time.Ticker) {
 	}
 }
 
-// exchange sends one request, of one of three kinds, and reads the whole answer.
+// exchange sends one request, of one of three kinds, and reads the whole response.
 func (c *crowd) exchange(conn net.Conn, in *bufio.Reader, kind int) (status int, closing bool, err error) {
 	s := c.stage
 	var request *http.Request
@@ -244,7 +244,7 @@ func TestShutdownFinishesWhatRuns(t *testing.T) {
 	s.WaitLog("snowgate stops: it still accepts requests")
 	during := s.begin(t) // a new connection
 	write(t, silent, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
-	wantAnswer(t, "/readyz on a connection from before", silent, http.StatusServiceUnavailable)
+	wantResponse(t, "/readyz on a connection from before", silent, http.StatusServiceUnavailable)
 	gatewaytest.Eventually(t, 5*time.Second, "the listener is closed", func() bool {
 		conn, err := net.Dial("tcp", s.ListenAddr)
 		if err == nil {
@@ -256,10 +256,10 @@ func TestShutdownFinishesWhatRuns(t *testing.T) {
 		t.Fatal("the gateway has ended with requests under way")
 	}
 	write(t, upload, "56789")
-	wantAnswer(t, "an upload that ends after the drain", upload, http.StatusOK)
+	wantResponse(t, "an upload that ends after the drain", upload, http.StatusOK)
 	s.release()
-	wantAnswer(t, "a request from before the drain", before, http.StatusOK)
-	wantAnswer(t, "a request that came while draining", during, http.StatusOK)
+	wantResponse(t, "a request from before the drain", before, http.StatusOK)
+	wantResponse(t, "a request that came while draining", during, http.StatusOK)
 	if code := s.Wait(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
@@ -282,8 +282,8 @@ func write(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// wantAnswer reads one answer, which must be whole and close its connection.
-func wantAnswer(t *testing.T, what string, conn net.Conn, status int) {
+// wantResponse reads one response, which must be whole and close its connection.
+func wantResponse(t *testing.T, what string, conn net.Conn, status int) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

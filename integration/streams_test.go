@@ -126,7 +126,7 @@ func (f *fleet) wantCut(what string, ends <-chan ended, count int, since, told t
 	f.t.Logf("%s: %d streams ended after p50 %v, p99 %v", what, count, median.Round(time.Microsecond), percentile(took, 99).Round(time.Microsecond))
 }
 
-// newDownload starts a service whose answers have no end.
+// newDownload starts a service whose responses have no end.
 func newDownload(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := cuttest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

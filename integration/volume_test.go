@@ -202,12 +202,12 @@ func (s *volumeStage) stream(t *testing.T, name, up string, size, declared int64
 }
 
 func (s *volumeStage) up(t *testing.T, path string, size, declared int64) error {
-	answer, err := s.send(t.Context(), http.MethodPut, path, io.NopCloser(&volumeReader{length: size}), declared)
+	response, err := s.send(t.Context(), http.MethodPut, path, io.NopCloser(&volumeReader{length: size}), declared)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	text, _ := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
 	if want := fmt.Sprint(size, declared, nil); string(text) != want {
 		return fmt.Errorf("the service got %q, want %q", text, want)
 	}
@@ -219,15 +219,15 @@ func (s *volumeStage) down(t *testing.T, size int64, chunked bool) error {
 	if chunked {
 		path += "&chunked=1"
 	}
-	answer, err := s.send(t.Context(), http.MethodGet, path, nil, 0)
+	response, err := s.send(t.Context(), http.MethodGet, path, nil, 0)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	checker := &volumeChecker{}
-	_, err = io.CopyBuffer(checker, struct{ io.Reader }{answer.Body}, make([]byte, 64<<10))
-	if err == nil && (checker.at != size || (answer.ContentLength < 0) != chunked) {
-		err = fmt.Errorf("%d bytes came with the length %d, want %d", checker.at, answer.ContentLength, size)
+	_, err = io.CopyBuffer(checker, struct{ io.Reader }{response.Body}, make([]byte, 64<<10))
+	if err == nil && (checker.at != size || (response.ContentLength < 0) != chunked) {
+		err = fmt.Errorf("%d bytes came with the length %d, want %d", checker.at, response.ContentLength, size)
 	}
 	return err
 }
@@ -274,14 +274,14 @@ func TestVolumeOfSlowPeers(t *testing.T) {
 	for name, protocols := range map[string]*http.Protocols{"HTTP/1.1": only((*http.Protocols).SetHTTP1), "HTTP/2": only((*http.Protocols).SetUnencryptedHTTP2)} {
 		s := newVolumeStage(t, protocols, "SNOWGATE_H2C=true")
 		grown := s.watchMemory()
-		answer, err := s.send(t.Context(), http.MethodGet, fmt.Sprintf("/svc/down?n=%d", size), nil, 0)
+		response, err := s.send(t.Context(), http.MethodGet, fmt.Sprintf("/svc/down?n=%d", size), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		given := stalled(t, name+" down", &s.service.given)
 		checker := &volumeChecker{}
-		_, err = io.Copy(checker, answer.Body)
-		_ = answer.Body.Close()
+		_, err = io.Copy(checker, response.Body)
+		_ = response.Body.Close()
 		if given > buffered || err != nil || checker.at != size {
 			t.Errorf("%s down: %d MiB were on their way to a client that takes nothing; afterwards %d bytes came, %v", name, given>>20, checker.at, err)
 		}
@@ -289,13 +289,13 @@ func TestVolumeOfSlowPeers(t *testing.T) {
 		var sent atomic.Int64
 		done := make(chan string, 1)
 		go func() {
-			answer, err := s.send(t.Context(), http.MethodPut, "/svc/held", io.NopCloser(&volumeReader{length: size, delivered: &sent}), size)
+			response, err := s.send(t.Context(), http.MethodPut, "/svc/held", io.NopCloser(&volumeReader{length: size, delivered: &sent}), size)
 			if err != nil {
 				done <- err.Error()
 				return
 			}
-			defer answer.Body.Close()
-			text, _ := io.ReadAll(answer.Body)
+			defer response.Body.Close()
+			text, _ := io.ReadAll(response.Body)
 			done <- string(text)
 		}()
 		taken := stalled(t, name+" up", &sent)

@@ -354,17 +354,17 @@ func holdSocket(address, path, token string, test socketCase) socketRecord {
 	}
 	_, _ = io.WriteString(conn, head+"\r\n")
 	in := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(in, nil)
+	response, err := http.ReadResponse(in, nil)
 	if err != nil {
 		return socketRecord{End: err.Error()}
 	}
-	record := socketRecord{Status: answer.StatusCode, Handshake: map[string][]string{}}
-	for name, values := range answer.Header {
+	record := socketRecord{Status: response.StatusCode, Handshake: map[string][]string{}}
+	for name, values := range response.Header {
 		if strings.HasPrefix(name, "Sec-Websocket-") || name == "Upgrade" {
 			record.Handshake[name] = values
 		}
 	}
-	if answer.StatusCode != http.StatusSwitchingProtocols {
+	if response.StatusCode != http.StatusSwitchingProtocols {
 		return record
 	}
 	sent := make(chan struct{})

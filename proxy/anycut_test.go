@@ -34,16 +34,16 @@ var conversations = []struct {
 	name, requests, response string
 	closes                   bool // the service closes the connection
 }{
-	{"sized", anyGet, okAnswer, false},
+	{"sized", anyGet, okResponse, false},
 	{"in chunks, with a trailer", anyGet, anyPieces, false},
 	{"up to the end of the connection", anyGet, "HTTP/1.1 200 OK\r\nX-Two: 2\r\n\r\nuntil\r\n\r\nthe end", true},
-	{"interim", anyGet, anyInterim + anyInterim + okAnswer, false},
+	{"interim", anyGet, anyInterim + anyInterim + okResponse, false},
 	{"HEAD", anyHead, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", false},
 	{"not modified", anyGet, "HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", false},
 	{"no content", anyGet, "HTTP/1.1 204 No Content\r\nX-Two: 2\r\n\r\n", false},
-	{"an upload with a length", anySized, okAnswer, false},
+	{"an upload with a length", anySized, okResponse, false},
 	{"an upload in chunks", anyChunked, anyPieces, false},
-	{"pipelined", anyGet + anySized + anyGet, okAnswer, false},
+	{"pipelined", anyGet + anySized + anyGet, okResponse, false},
 	{"broken off", anyGet, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", true},
 	{"a malformed chunk", anyGet, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokXX0\r\n\r\n", false},
 	{"upgraded", anyShake, switched + "\x81\x03def", false},

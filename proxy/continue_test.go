@@ -80,7 +80,7 @@ func interimService(t *testing.T, first string) *url.URL {
 		for {
 			select {
 			case <-come:
-				_, _ = io.WriteString(conn, okAnswer)
+				_, _ = io.WriteString(conn, okResponse)
 				return
 			case <-pace.C:
 				_, _ = io.WriteString(conn, "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")

@@ -43,7 +43,7 @@ const preflightVary = "Origin, Access-Control-Request-Method, Access-Control-Req
 // Preflights are answered by the gateway, without a token, whatever the methods of
 // the route are, and the service never sees them.
 func TestPreflight(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	only := protected(service.url)
 	only.Methods = []string{"GET", "PURGE"}
 	g := newGateway(t, gatewayOptions{}, withCORS(only, oneOrigin))
@@ -78,9 +78,9 @@ func TestPreflight(t *testing.T) {
 		if test.headers != "" {
 			raw += "Access-Control-Request-Headers: " + test.headers + "\r\n"
 		}
-		answer, body := g.ask(t, raw+"\r\n")
-		if diff := cmp.Diff(test.want, said(answer.Header)); diff != "" || answer.StatusCode != http.StatusNoContent || body != "" {
-			t.Errorf("%+v = %d (-want +got):\n%s", test, answer.StatusCode, diff)
+		response, body := g.ask(t, raw+"\r\n")
+		if diff := cmp.Diff(test.want, said(response.Header)); diff != "" || response.StatusCode != http.StatusNoContent || body != "" {
+			t.Errorf("%+v = %d (-want +got):\n%s", test, response.StatusCode, diff)
 		}
 		if line, _ := g.log.next(t); line.Route != "protected" || line.Status != http.StatusNoContent || !strings.HasSuffix(line.Cause, test.cause) || (line.Cause == "") != (test.cause == "") {
 			t.Errorf("%+v: the access line is %+v, want cause %q", test, line, test.cause)
@@ -91,7 +91,7 @@ func TestPreflight(t *testing.T) {
 
 // What is not a preflight is a request like any other.
 func TestNoPreflight(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, withCORS(protected(service.url), oneOrigin))
 	for _, test := range []struct {
 		fields string
@@ -105,9 +105,9 @@ func TestNoPreflight(t *testing.T) {
 		{"Origin: https://app.example\r\nOrigin: https://b.example\r\nAccess-Control-Request-Method: GET\r\n", 400, ""},
 		{"Origin: https://app.example\r\nAuthorization: Bearer " + goodText + "\r\n", 200, "Origin"},
 	} {
-		answer, _ := g.ask(t, "OPTIONS /svc/x HTTP/1.1\r\nHost: h\r\n"+test.fields+"\r\n")
-		if answer.StatusCode != test.status || answer.Header.Get("Vary") != test.vary {
-			t.Errorf("OPTIONS with %q = %d, Vary %q, want %d, %q", test.fields, answer.StatusCode, answer.Header.Get("Vary"), test.status, test.vary)
+		response, _ := g.ask(t, "OPTIONS /svc/x HTTP/1.1\r\nHost: h\r\n"+test.fields+"\r\n")
+		if response.StatusCode != test.status || response.Header.Get("Vary") != test.vary {
+			t.Errorf("OPTIONS with %q = %d, Vary %q, want %d, %q", test.fields, response.StatusCode, response.Header.Get("Vary"), test.status, test.vary)
 		}
 	}
 	service.received(t)
@@ -115,17 +115,17 @@ func TestNoPreflight(t *testing.T) {
 	// Other routes, and paths that are refused, have no preflights.
 	plain := newGateway(t, gatewayOptions{}, protected(service.url), withCORS(public(service.url), oneOrigin))
 	for path, status := range map[string]int{"/svc/x": 401, "/none": 404, "/public%2fx": 400, "/public//x": 400} {
-		answer, _ := plain.ask(t, "OPTIONS "+path+" HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n\r\n")
-		if answer.StatusCode != status || len(said(answer.Header)) > 0 {
-			t.Errorf("a preflight to %s = %d %v, want %d and nothing about origins", path, answer.StatusCode, answer.Header, status)
+		response, _ := plain.ask(t, "OPTIONS "+path+" HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n\r\n")
+		if response.StatusCode != status || len(said(response.Header)) > 0 {
+			t.Errorf("a preflight to %s = %d %v, want %d and nothing about origins", path, response.StatusCode, response.Header, status)
 		}
 	}
 	service.nothing(t)
 }
 
-// Every answer tells the browser, whoever makes it, and the service's own words
+// Every response tells the browser, whoever makes it, and the service's own words
 // are gone.
-func TestCORSOnEveryAnswer(t *testing.T) {
+func TestCORSOnEveryResponse(t *testing.T) {
 	const talkative = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nVary: Accept\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\n" +
 		"Access-Control-Expose-Headers: X-Secret\r\nAccess-Control-Allow-Private-Network: true\r\nETag: x\r\n\r\nok"
 	service := newUpstream(t, says(talkative))
@@ -155,17 +155,17 @@ func TestCORSOnEveryAnswer(t *testing.T) {
 		{"GET /limited/x HTTP/1.1\r\nHost: h\r\n", 429, "Origin"},
 	}
 	for _, test := range tests {
-		answer, _ := g.ask(t, test.request+"Origin: https://app.example\r\n\r\n")
-		if diff := cmp.Diff(told(test.vary), said(answer.Header)); diff != "" || answer.StatusCode != test.status {
-			t.Errorf("%q = %d, want %d (-want +got):\n%s", test.request, answer.StatusCode, test.status, diff)
+		response, _ := g.ask(t, test.request+"Origin: https://app.example\r\n\r\n")
+		if diff := cmp.Diff(told(test.vary), said(response.Header)); diff != "" || response.StatusCode != test.status {
+			t.Errorf("%q = %d, want %d (-want +got):\n%s", test.request, response.StatusCode, test.status, diff)
 		}
-		answer, _ = g.ask(t, test.request+"Origin: https://other.example\r\n\r\n")
-		if diff := cmp.Diff(map[string]string{"Vary": test.vary}, said(answer.Header)); diff != "" {
-			t.Errorf("%q of another origin = %d (-want +got):\n%s", test.request, answer.StatusCode, diff)
+		response, _ = g.ask(t, test.request+"Origin: https://other.example\r\n\r\n")
+		if diff := cmp.Diff(map[string]string{"Vary": test.vary}, said(response.Header)); diff != "" {
+			t.Errorf("%q of another origin = %d (-want +got):\n%s", test.request, response.StatusCode, diff)
 		}
-		answer, _ = g.ask(t, test.request+"\r\n")
-		if diff := cmp.Diff(map[string]string{"Vary": test.vary}, said(answer.Header)); diff != "" {
-			t.Errorf("%q without Origin = %d (-want +got):\n%s", test.request, answer.StatusCode, diff)
+		response, _ = g.ask(t, test.request+"\r\n")
+		if diff := cmp.Diff(map[string]string{"Vary": test.vary}, said(response.Header)); diff != "" {
+			t.Errorf("%q without Origin = %d (-want +got):\n%s", test.request, response.StatusCode, diff)
 		}
 	}
 }
@@ -180,9 +180,9 @@ func limitedRoute(service *testService) route.Route {
 func TestServiceSpeaksOfOrigins(t *testing.T) {
 	service := newUpstream(t, says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAccess-Control-Allow-Origin: *\r\nStrict-Transport-Security: max-age=1\r\n\r\n"))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
-	answer, _ := g.ask(t, "OPTIONS /public HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n\r\n")
-	if diff := cmp.Diff(map[string]string{"Access-Control-Allow-Origin": "*"}, said(answer.Header)); diff != "" || answer.Header.Get("Strict-Transport-Security") == "" {
-		t.Errorf("%d %v (-want +got):\n%s", answer.StatusCode, answer.Header, diff)
+	response, _ := g.ask(t, "OPTIONS /public HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n\r\n")
+	if diff := cmp.Diff(map[string]string{"Access-Control-Allow-Origin": "*"}, said(response.Header)); diff != "" || response.Header.Get("Strict-Transport-Security") == "" {
+		t.Errorf("%d %v (-want +got):\n%s", response.StatusCode, response.Header, diff)
 	}
 	if request := service.received(t); rawField(request, "Origin") == nil || rawField(request, "Access-Control-Request-Method") == nil {
 		t.Errorf("the service received %q", request)
@@ -190,27 +190,27 @@ func TestServiceSpeaksOfOrigins(t *testing.T) {
 }
 
 func TestCORSWithCredentialsAndAnyHeader(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{},
 		withCORS(public(service.url), route.CORS{Origins: []string{"https://app.example"}, RequestHeaders: []string{"*"}, Credentials: true}),
 		withCORS(protected(service.url), route.CORS{Origins: []string{"*"}, ExposedHeaders: []string{"ETag", "*"}}))
-	answer, _ := g.ask(t, "OPTIONS /public HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: DELETE\r\nAccess-Control-Request-Headers: authorization,x-any\r\n\r\n")
+	response, _ := g.ask(t, "OPTIONS /public HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: DELETE\r\nAccess-Control-Request-Headers: authorization,x-any\r\n\r\n")
 	want := map[string]string{
 		"Vary": preflightVary, "Access-Control-Allow-Origin": "https://app.example", "Access-Control-Allow-Methods": "DELETE",
 		"Access-Control-Allow-Headers": "authorization,x-any", "Access-Control-Allow-Credentials": "true",
 	}
-	if diff := cmp.Diff(want, said(answer.Header)); diff != "" {
+	if diff := cmp.Diff(want, said(response.Header)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	answer, _ = g.ask(t, "GET /svc HTTP/1.1\r\nHost: h\r\nOrigin: null\r\n\r\n")
+	response, _ = g.ask(t, "GET /svc HTTP/1.1\r\nHost: h\r\nOrigin: null\r\n\r\n")
 	want = map[string]string{"Vary": "Origin", "Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "*"}
-	if diff := cmp.Diff(want, said(answer.Header)); diff != "" || answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("%d (-want +got):\n%s", answer.StatusCode, diff)
+	if diff := cmp.Diff(want, said(response.Header)); diff != "" || response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%d (-want +got):\n%s", response.StatusCode, diff)
 	}
 	// What need not be asked for is not allowed by a list without it.
-	answer, _ = g.ask(t, "OPTIONS /svc HTTP/1.1\r\nHost: h\r\nOrigin: https://b.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n")
-	if answer.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("content-type is allowed by no list: %v", answer.Header)
+	response, _ = g.ask(t, "OPTIONS /svc HTTP/1.1\r\nHost: h\r\nOrigin: https://b.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n")
+	if response.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("content-type is allowed by no list: %v", response.Header)
 	}
 }
 
@@ -262,7 +262,7 @@ func requestFor(t *testing.T, method string) *http.Request {
 
 // The methods of a route hold for a preflight that another proxy describes.
 func TestForwardAuthHasNoPreflights(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	spec := withCORS(public(service.url), oneOrigin)
 	spec.Methods = []string{"GET"}
 	router := routerOf(t, spec)

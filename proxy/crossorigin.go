@@ -46,7 +46,7 @@ func CrossOrigin() func(http.Handler) http.Handler {
 				exchange.From(r.Context()).Cause = route.preflightRefusal(w, r)
 				return
 			case r.Header.Get("Origin") == "":
-				w.Header()["Vary"] = varyOrigin // a cache must not give this answer to a page
+				w.Header()["Vary"] = varyOrigin // a cache must not give this response to a page
 			default:
 				route.Cors.HandlerFunc(w, r)
 			}

@@ -209,7 +209,7 @@ type rawSocket struct {
 	gone    chan struct{} // closed when the service is hung up on
 }
 
-// newRawSocket opens one. first is sent by the service together with its answer.
+// newRawSocket opens one. first is sent by the service together with its response.
 func newRawSocket(t *testing.T, first []byte) *rawSocket {
 	t.Helper()
 	s := &rawSocket{gone: make(chan struct{})}
@@ -372,7 +372,7 @@ func stream(length string, wait <-chan struct{}, gone chan<- struct{}) http.Hand
 	}
 }
 
-// TestStreamsAreCut: the connection of an answer that is cut breaks off, and the
+// TestStreamsAreCut: the connection of a response that is cut breaks off, and the
 // service is hung up on.
 func TestStreamsAreCut(t *testing.T) {
 	t.Parallel()
@@ -467,9 +467,9 @@ func TestHTTP2StreamIsCut(t *testing.T) {
 	watch.wantStopped(t, 1) // that of a public route is not watched
 }
 
-// TestRequestIsCutBeforeItsAnswer: as long as nothing was answered, the answer
+// TestRequestIsCutBeforeItsResponse: as long as nothing was answered, the response
 // is that of any request with such a token.
-func TestRequestIsCutBeforeItsAnswer(t *testing.T) {
+func TestRequestIsCutBeforeItsResponse(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, raw string

@@ -37,21 +37,21 @@ func (u *testService) dialled() int {
 }
 
 func TestDiscoveredRouteWithoutReplica(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, discovered("shop/a"))
 	for range 5 { // it is nobody's failure, so nothing is taken out
-		answer, body := g.ask(t, get("/public", ""))
-		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "5" || !strings.Contains(body, "No replica") {
-			t.Fatalf("without a replica: %d %v %s, want 503 with Retry-After", answer.StatusCode, answer.Header, body)
+		response, body := g.ask(t, get("/public", ""))
+		if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "5" || !strings.Contains(body, "No replica") {
+			t.Fatalf("without a replica: %d %v %s, want 503 with Retry-After", response.StatusCode, response.Header, body)
 		}
 	}
 	g.swap(t, discovered("shop/a", "1", service.url))
-	if answer, body := g.ask(t, get("/public", "")); answer.StatusCode != http.StatusOK {
-		t.Errorf("with a replica: %d %s, want 200", answer.StatusCode, body)
+	if response, body := g.ask(t, get("/public", "")); response.StatusCode != http.StatusOK {
+		t.Errorf("with a replica: %d %s, want 200", response.StatusCode, body)
 	}
 	g.swap(t, discovered("shop/a"))
-	if answer, _ := g.ask(t, get("/public", "")); answer.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("without it: %d, want 503", answer.StatusCode)
+	if response, _ := g.ask(t, get("/public", "")); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("without it: %d, want 503", response.StatusCode)
 	}
 }
 
@@ -64,9 +64,9 @@ func TestReplicasWithOneAddressShareNothing(t *testing.T) {
 		if ill.Load() {
 			return false
 		}
-		return says(okAnswer)(conn, request)
+		return says(okResponse)(conn, request)
 	})
-	other := newUpstream(t, says(okAnswer)) // or the ill one would be alone, and not taken out
+	other := newUpstream(t, says(okResponse)) // or the ill one would be alone, and not taken out
 	g := newGateway(t, gatewayOptions{}, discovered("shop/a", "1", service.url, "2", other.url))
 	eventually(t, "the ill replica is taken out", func() bool {
 		g.ask(t, get("/public", ""))
@@ -88,7 +88,7 @@ func TestReplicasWithOneAddressShareNothing(t *testing.T) {
 
 // Whatever table a request was matched by: who is gone gets it no more.
 func TestGoneReplicaGetsNothing(t *testing.T) {
-	gone, left := newUpstream(t, says(okAnswer)), newUpstream(t, says(okAnswer))
+	gone, left := newUpstream(t, says(okResponse)), newUpstream(t, says(okResponse))
 	router := newRouter()
 	defer router.Close()
 	forwarder := proxy.NewForwarder(proxy.Options{})

@@ -18,7 +18,7 @@ func TestRewrites(t *testing.T) {
 	}
 	spec.EditResponse = route.Edits{Set: map[string]string{"Server": "snowgate"}, Remove: []string{"x-powered-by"}}
 	g := newGateway(t, gatewayOptions{}, spec)
-	answer, _ := g.ask(t, get("/svc/items/4%202?a=b", authorized+"X-Env: test\r\nX_Env: test\r\nCookie: a=b\r\nUser-Agent: me\r\nX-Own: 1\r\n"))
+	response, _ := g.ask(t, get("/svc/items/4%202?a=b", authorized+"X-Env: test\r\nX_Env: test\r\nCookie: a=b\r\nUser-Agent: me\r\nX-Own: 1\r\n"))
 	got := service.received(t)
 	if !strings.HasPrefix(got, "GET /v2/items/4%202?a=b HTTP/1.1\r\nHost: orders.internal\r\n") {
 		t.Errorf("the service got %q", got)
@@ -31,14 +31,14 @@ func TestRewrites(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, values, want)
 		}
 	}
-	h := answer.Header
+	h := response.Header
 	if fmt.Sprint(h["Server"], h["X-Powered-By"], h["X_powered_by"], h["X-Kept"]) != "[snowgate] [] [] [1]" {
 		t.Errorf("the client got %v", h)
 	}
 }
 
 func TestHostOfTheUpstream(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	spec := public(service.url)
 	spec.UpstreamHost = true
 	g := newGateway(t, gatewayOptions{}, spec)

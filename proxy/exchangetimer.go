@@ -9,7 +9,7 @@ import (
 )
 
 // errTooSlow means that the response timeout of the route has passed.
-var errTooSlow = errors.New("proxy: no answer in time")
+var errTooSlow = errors.New("proxy: no response in time")
 
 const (
 	// disconnectCheckAfter is how long a round trip lasts before the gateway looks whether its client
@@ -144,8 +144,8 @@ func (p *exchangeTimer) resume() {
 	p.arm(now)
 }
 
-// answer ends the response timeout. tooSlow is not called after answer has returned.
-func (p *exchangeTimer) answer() {
+// responded ends the response timeout. tooSlow is not called after responded has returned.
+func (p *exchangeTimer) responded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answered = true

@@ -22,8 +22,8 @@ func TestPatience(t *testing.T) {
 	}{
 		{"a silent service", limit, nil, limit, longRequestAfter},
 		{"a service more impatiently waited for", longRequestAfter / 2, nil, longRequestAfter / 2, longRequestAfter},
-		{"a short exchange", limit, []step{{longRequestAfter / 2, (*exchangeTimer).answer}, {longRequestAfter - 1, (*exchangeTimer).end}}, 0, 0},
-		{"a long answer", limit, []step{{longRequestAfter / 2, (*exchangeTimer).answer}}, 0, longRequestAfter},
+		{"a short exchange", limit, []step{{longRequestAfter / 2, (*exchangeTimer).responded}, {longRequestAfter - 1, (*exchangeTimer).end}}, 0, 0},
+		{"a long answer", limit, []step{{longRequestAfter / 2, (*exchangeTimer).responded}}, 0, longRequestAfter},
 		{"an upload without end", limit, []step{{0, (*exchangeTimer).pause}}, 0, longRequestAfter},
 		{"an upload with an end", limit, []step{{0, (*exchangeTimer).pause}, {3 * limit, (*exchangeTimer).resume}}, 4 * limit, longRequestAfter},
 		{"a short upload", limit, []step{{0, (*exchangeTimer).pause}, {1, (*exchangeTimer).resume}}, limit + 1, longRequestAfter},
@@ -32,7 +32,7 @@ func TestPatience(t *testing.T) {
 			{limit + 1, (*exchangeTimer).pause}, {2 * limit, (*exchangeTimer).resume},
 		}, 3 * limit, longRequestAfter},
 		{"reading on after the answer", limit, []step{
-			{0, (*exchangeTimer).pause}, {1, (*exchangeTimer).answer}, {2, (*exchangeTimer).resume},
+			{0, (*exchangeTimer).pause}, {1, (*exchangeTimer).responded}, {2, (*exchangeTimer).resume},
 		}, 0, longRequestAfter},
 		{"reading on after the end", limit, []step{{0, (*exchangeTimer).pause}, {1, (*exchangeTimer).end}, {2, (*exchangeTimer).resume}}, 0, 0},
 	}

@@ -14,7 +14,7 @@ import (
 	"snowgate/proxy"
 )
 
-// dead is a dialer for which some addresses give no answer: the time for a connection
+// dead is a dialer for which some addresses give no response: the time for a connection
 // passes at once.
 type dead struct {
 	hosts map[string]bool
@@ -43,18 +43,18 @@ func (d *dead) take() []time.Duration {
 	return waited
 }
 
-// A replica whose address gives no answer is waited for only as long as a lost packet
+// A replica whose address gives no response is waited for only as long as a lost packet
 // needs if there is another one, which then gets the request, whatever it is.
 func TestReplicaThatDoesNotConnect(t *testing.T) {
-	living := newUpstream(t, says(okAnswer))
+	living := newUpstream(t, says(okResponse))
 	unused := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	const post = "POST /public HTTP/1.1\r\nHost: gateway.test\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"
 
 	d := &dead{hosts: map[string]bool{unused.Host: true}}
 	g := newGateway(t, gatewayOptions{dial: d.dial}, several(unused, living.url))
 	for range 2 {
-		if answer, _ := g.ask(t, post); answer.StatusCode != http.StatusOK {
-			t.Fatalf("POST = %d, want the other replica's 200", answer.StatusCode)
+		if response, _ := g.ask(t, post); response.StatusCode != http.StatusOK {
+			t.Fatalf("POST = %d, want the other replica's 200", response.StatusCode)
 		}
 	}
 	if waited := d.take(); len(waited) == 0 || slices.Max(waited) > proxy.HastyDial {
@@ -64,8 +64,8 @@ func TestReplicaThatDoesNotConnect(t *testing.T) {
 	// The last one that can be tried gets all the time there is.
 	d = &dead{hosts: map[string]bool{unused.Host: true, living.url.Host: true}}
 	g = newGateway(t, gatewayOptions{dial: d.dial}, several(unused, living.url))
-	if answer, _ := g.ask(t, post); answer.StatusCode != http.StatusGatewayTimeout {
-		t.Errorf("nobody is there: %d, want 504", answer.StatusCode)
+	if response, _ := g.ask(t, post); response.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("nobody is there: %d, want 504", response.StatusCode)
 	}
 	if waited := d.take(); len(waited) != 2 || waited[0] > proxy.HastyDial || waited[1] <= proxy.HastyDial {
 		t.Errorf("waited for connections for %v, want at most %v and then more", waited, proxy.HastyDial)

@@ -19,12 +19,12 @@ import (
 // It may quote what the service sent.
 func (t *roundTrip) fail(err error) {
 	t.client.failing = true
-	answer := t.describe(err)
+	response := t.describe(err)
 	if t.exchange.Upgraded {
-		t.exchange.Cause = answer // the connection is not ours to write to
+		t.exchange.Cause = response // the connection is not ours to write to
 		return
 	}
-	problem.Write(&t.client, t.in, answer)
+	problem.Write(&t.client, t.in, response)
 	t.client.blame(t.client.FlushError()) // before a body that is still sent is waited for
 }
 
@@ -52,7 +52,7 @@ func (t *roundTrip) describe(err error) error {
 	case transport.IsDial(err):
 		return problem.New(http.StatusBadGateway, "The service behind this route cannot be reached.", err)
 	default:
-		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid answer.", err)
+		return problem.New(http.StatusBadGateway, "The service behind this route gave no valid response.", err)
 	}
 }
 
@@ -90,10 +90,10 @@ func (t *roundTrip) blameOf(status int, err error) upstream.Blame {
 
 // noReplica responds with 503 with the time after which a replica may be fit again.
 func noReplica(none *upstream.NoReplicaError) error {
-	answer := problem.Unavailable("No replica of the service behind this route is healthy.", none)
+	response := problem.Unavailable("No replica of the service behind this route is healthy.", none)
 	seconds := int64((none.RetryAfter + time.Second - 1) / time.Second)
-	answer.Header.Set("Retry-After", strconv.FormatInt(seconds, 10))
-	return answer
+	response.Header.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	return response
 }
 
 // describeBody tells what to answer to a client whose body failed.

@@ -24,8 +24,8 @@ func closedPort(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func TestServiceAnswersNonsense(t *testing.T) {
-	tests := []struct{ answer, why string }{
+func TestServiceResponsesNonsense(t *testing.T) {
+	tests := []struct{ response, why string }{
 		{"HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n", "a status under 100, which net/http panics on"},
 		{"HTTP/1.1 000 Zero\r\nContent-Length: 0\r\n\r\n", "no status"},
 		{"HTTP/1.1 600 High\r\nContent-Length: 0\r\n\r\n", "a status that HTTP does not have"},
@@ -52,7 +52,7 @@ func TestServiceAnswersNonsense(t *testing.T) {
 		{"HTTP/1.1 103 Early Hints\r\n\r\n", "an interim answer and no more"},
 	}
 	for _, test := range tests {
-		service := newUpstream(t, saysAndCloses(test.answer))
+		service := newUpstream(t, saysAndCloses(test.response))
 		g := newGateway(t, gatewayOptions{}, public(service.url))
 		c := dial(t, g.address())
 		c.send("POST /public HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
@@ -173,9 +173,9 @@ func TestTimeoutDoesNotCutStreams(t *testing.T) {
 }
 
 // TestTimeoutDoesNotCountTheClient lets a client take longer for its body than
-// the service may take for its answer.
+// the service may take for its response.
 func TestTimeoutDoesNotCountTheClient(t *testing.T) {
-	service := newUpstream(t, neverOr(says(okAnswer)))
+	service := newUpstream(t, neverOr(says(okResponse)))
 	route := public(service.url)
 	route.Timeout = 50 * time.Millisecond
 	g := newGateway(t, gatewayOptions{}, route)
@@ -189,8 +189,8 @@ func TestTimeoutDoesNotCountTheClient(t *testing.T) {
 	}
 }
 
-func TestBrokenAnswersAreNotEnded(t *testing.T) {
-	tests := []struct{ answer, why string }{
+func TestBrokenResponsesAreNotEnded(t *testing.T) {
+	tests := []struct{ response, why string }{
 		{"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", "a short body"},
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "no last chunk"},
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n", "a malformed chunk"},
@@ -199,7 +199,7 @@ func TestBrokenAnswersAreNotEnded(t *testing.T) {
 	for _, test := range tests {
 		for _, reset := range []bool{false, true} {
 			service := newUpstream(t, func(conn net.Conn, _ string) bool {
-				_, _ = io.WriteString(conn, test.answer)
+				_, _ = io.WriteString(conn, test.response)
 				if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok && reset {
 					_ = tcp.SetLinger(0)
 				}
@@ -249,7 +249,7 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-func TestClientGoneWithinAnAnswer(t *testing.T) {
+func TestClientGoneWithinAnResponse(t *testing.T) {
 	stop := make(chan struct{})
 	service := newUpstream(t, func(conn net.Conn, _ string) bool {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
@@ -291,7 +291,7 @@ func TestClientThatTakesNothing(t *testing.T) {
 }
 
 func TestClientThatStopsSending(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{clientIdle: 200 * time.Millisecond}, public(service.url))
 	c := dial(t, g.address())
 	c.send("POST /public HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe")
@@ -301,7 +301,7 @@ func TestClientThatStopsSending(t *testing.T) {
 }
 
 func TestBodyLimit(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	route := public(service.url)
 	route.MaxBody = 10
 	g := newGateway(t, gatewayOptions{}, route)
@@ -333,7 +333,7 @@ func TestBodyLimit(t *testing.T) {
 
 func TestMalformedBodies(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "net/http closes behind its 400 without reading on, which resets the connection")
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url), protected(service.url))
 	smuggled := get("/svc", "")
 	for _, framed := range []string{
@@ -356,7 +356,7 @@ func TestMalformedBodies(t *testing.T) {
 }
 
 func TestLengthWithCodingClosesTheConnection(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url), protected(service.url))
 	c := dial(t, g.address())
 	c.send("POST /public HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + get("/svc", authorized))
@@ -378,7 +378,7 @@ func isReset(err error) bool {
 }
 
 func TestPipelinedRequestsAreJudgedEach(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, protected(service.url), public(service.url))
 	c := dial(t, g.address())
 	c.send(get("/svc/1", authorized) + get("/svc/2", "") + get("/public/3", "") + get("/svc/4", authorized))
@@ -402,7 +402,7 @@ func TestNoRetryOfAPost(t *testing.T) {
 			return false
 		}
 		served = true
-		_, err := io.WriteString(conn, okAnswer)
+		_, err := io.WriteString(conn, okResponse)
 		return err == nil
 	})
 	g := newGateway(t, gatewayOptions{}, public(service.url))
@@ -413,7 +413,7 @@ func TestNoRetryOfAPost(t *testing.T) {
 	}
 }
 
-// TestCauseDoesNotRepeatTheToken has a service quote the request in an answer
+// TestCauseDoesNotRepeatTheToken has a service quote the request in a response
 // that ends up in an error.
 func TestCauseDoesNotRepeatTheToken(t *testing.T) {
 	const other = "sgt_00000000000abc"
@@ -434,8 +434,8 @@ func TestNoChunkAtAll(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "what is no chunk must come together with the header")
 	service := newUpstream(t, says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
-	if answer, _ := g.ask(t, "GET /public HTTP/1.1\r\nHost: g.example\r\n\r\n"); answer.StatusCode != http.StatusBadGateway {
-		t.Errorf("status %d, want 502", answer.StatusCode)
+	if response, _ := g.ask(t, "GET /public HTTP/1.1\r\nHost: g.example\r\n\r\n"); response.StatusCode != http.StatusBadGateway {
+		t.Errorf("status %d, want 502", response.StatusCode)
 	}
 	for line, text := g.log.next(t); ; line, text = g.log.next(t) {
 		if line.Route != "" {
@@ -457,13 +457,13 @@ func TestGarbageOnAKeptConnection(t *testing.T) {
 				_, _ = io.WriteString(conn, garbage)
 				return false
 			}
-			_, err := io.WriteString(conn, okAnswer)
+			_, err := io.WriteString(conn, okResponse)
 			return err == nil
 		})
 		g := newGateway(t, gatewayOptions{}, public(service.url))
 		for _, status := range []int{http.StatusOK, http.StatusBadGateway} {
-			if answer, _ := g.ask(t, "POST /public HTTP/1.1\r\nHost: g.example\r\nContent-Length: 1\r\n\r\nx"); answer.StatusCode != status {
-				t.Errorf("%q: status %d, want %d", garbage, answer.StatusCode, status)
+			if response, _ := g.ask(t, "POST /public HTTP/1.1\r\nHost: g.example\r\nContent-Length: 1\r\n\r\nx"); response.StatusCode != status {
+				t.Errorf("%q: status %d, want %d", garbage, response.StatusCode, status)
 			}
 		}
 		if got := g.router.Replicas("public")[0].Failures; got != want {

@@ -24,9 +24,9 @@ type forwarding struct {
 // refusal returns the response to a request whose token is not valid any more for the reason given,
 // if nothing of another response was sent yet, and what is logged.
 func (f *forwarding) refusal(reason error) error {
-	answer := f.challenge.Refused(reason)
-	if _, known := errors.AsType[*problem.Error](answer); known {
-		return answer
+	response := f.challenge.Refused(reason)
+	if _, known := errors.AsType[*problem.Error](response); known {
+		return response
 	}
-	return problem.Unavailable("The access token cannot be checked at the moment.", answer)
+	return problem.Unavailable("The access token cannot be checked at the moment.", response)
 }

@@ -29,9 +29,9 @@ func TestGoAwayBeforeTheRequest(t *testing.T) {
 	t.Cleanup(service.Close)
 	g := newGateway(t, gatewayOptions{}, route.Route{Name: "one", Path: "/", Public: true,
 		Upstreams: []*url.URL{{Scheme: "h2c", Host: service.Listener.Addr().String()}}})
-	answer, body := g.ask(t, "POST / HTTP/1.1\r\nHost: g.example\r\nContent-Length: 5\r\n\r\nhello")
-	if answer.StatusCode != http.StatusOK || body != "hello" {
-		t.Errorf("status %d, body %q, want the echo", answer.StatusCode, body)
+	response, body := g.ask(t, "POST / HTTP/1.1\r\nHost: g.example\r\nContent-Length: 5\r\n\r\nhello")
+	if response.StatusCode != http.StatusOK || body != "hello" {
+		t.Errorf("status %d, body %q, want the echo", response.StatusCode, body)
 	}
 }
 

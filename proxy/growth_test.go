@@ -117,14 +117,14 @@ func TestSwapLeavesStreamsAlone(t *testing.T) {
 		}
 	}
 	wantNext("1")
-	other := newUpstream(t, says(okAnswer))
+	other := newUpstream(t, says(okResponse))
 	elsewhere := public(other.url)
 	elsewhere.Path = "/elsewhere"
 	for i, routes := range [][]route.Route{nil, {elsewhere}, {public(other.url)}} {
 		g.swap(t, routes...)
-		answer, _ := g.ask(t, get("/public", ""))
-		if want := []int{http.StatusNotFound, http.StatusNotFound, http.StatusOK}[i]; answer.StatusCode != want {
-			t.Errorf("a new request after swap %d = %d, want %d", i+1, answer.StatusCode, want)
+		response, _ := g.ask(t, get("/public", ""))
+		if want := []int{http.StatusNotFound, http.StatusNotFound, http.StatusOK}[i]; response.StatusCode != want {
+			t.Errorf("a new request after swap %d = %d, want %d", i+1, response.StatusCode, want)
 		}
 		text := fmt.Sprint(i + 2)
 		down <- text

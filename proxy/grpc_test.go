@@ -105,10 +105,10 @@ func withToken(t *testing.T, more ...string) context.Context {
 func TestGRPCUnary(t *testing.T) {
 	client, service := newGRPC(t, gatewayOptions{})
 	var head, tail metadata.MD
-	answer, err := client.UnaryCall(withToken(t, "x-snowgate-client", "evil", "x_snowgate_client", "evil", "x-own", "passes"),
+	response, err := client.UnaryCall(withToken(t, "x-snowgate-client", "evil", "x_snowgate_client", "evil", "x-own", "passes"),
 		&grpc_testing.SimpleRequest{Payload: payload("hello")}, grpc.Header(&head), grpc.Trailer(&tail))
-	if err != nil || string(answer.GetPayload().GetBody()) != "hello" {
-		t.Fatalf("UnaryCall = %v, %v", answer, err)
+	if err != nil || string(response.GetPayload().GetBody()) != "hello" {
+		t.Fatalf("UnaryCall = %v, %v", response, err)
 	}
 	told := <-service.told
 	if got := fmt.Sprint(told["x-snowgate-client"], told["x_snowgate_client"], told["authorization"], told["x-own"], told["te"]); got != "[orders-worker] [] [] [passes] []" {
@@ -210,11 +210,11 @@ func TestTrailersOfRequests(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	g := newGateway(t, gatewayOptions{}, public(&url.URL{Scheme: "h2c", Host: server.Listener.Addr().String()}))
-	answer, _ := g.ask(t, "POST /public HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"+
+	response, _ := g.ask(t, "POST /public HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"+
 		"Trailer: X-Sum, X-Snowgate-Client, X_Snowgate_Client, Authorization, :path, X Y\r\n\r\n1\r\nx\r\n0\r\n"+
 		"X-Sum: 42\r\nX-Snowgate-Client: evil\r\nX_Snowgate_Client: evil\r\nAuthorization: evil\r\nX-Unannounced: 1\r\n\r\n")
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("POST = %d", answer.StatusCode)
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("POST = %d", response.StatusCode)
 	}
 	if trailer := <-got; fmt.Sprint(trailer) != "map[X-Sum:[42]]" {
 		t.Errorf("the service got the trailer %v", trailer)

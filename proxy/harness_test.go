@@ -242,7 +242,7 @@ func (c *connection) send(raw string) {
 	}
 }
 
-// answer reads one answer with its body. method is that of the request.
+// answer reads one response with its body. method is that of the request.
 func (c *connection) answer(method string) (*http.Response, string) {
 	c.t.Helper()
 	response, err := http.ReadResponse(c.Reader, &http.Request{Method: method})
@@ -256,7 +256,7 @@ func (c *connection) answer(method string) (*http.Response, string) {
 	return response, string(body)
 }
 
-// ask sends one raw request on a connection of its own and reads the answer.
+// ask sends one raw request on a connection of its own and reads the response.
 func (g *gateway) ask(t testing.TB, raw string) (*http.Response, string) {
 	t.Helper()
 	c := dial(t, g.address())
@@ -294,21 +294,21 @@ func (u *testService) hangUp() {
 	}
 }
 
-const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
+const okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
 
 // script answers one request. It returns false to close the connection.
 type script func(conn net.Conn, request string) bool
 
-func says(answer string) script {
+func says(response string) script {
 	return func(conn net.Conn, _ string) bool {
-		_, err := io.WriteString(conn, answer)
+		_, err := io.WriteString(conn, response)
 		return err == nil
 	}
 }
 
-func saysAndCloses(answer string) script {
+func saysAndCloses(response string) script {
 	return func(conn net.Conn, _ string) bool {
-		_, _ = io.WriteString(conn, answer)
+		_, _ = io.WriteString(conn, response)
 		return false
 	}
 }

@@ -41,7 +41,7 @@ func folded(name string) string {
 }
 
 func TestForgedIdentityNeverArrives(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, protected(service.url), public(service.url))
 	foreign := []string{"X-Snowgate-Admin", "X-Snowgate", "X-SnowgateClient"} // of the family
 	for _, name := range slices.Concat(ours, foreign) {
@@ -70,7 +70,7 @@ func TestForgedIdentityNeverArrives(t *testing.T) {
 }
 
 func TestPublicRoutesCarryNoIdentity(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	g.ask(t, get("/public", authorized))
 	got := service.received(t)
@@ -82,7 +82,7 @@ func TestPublicRoutesCarryNoIdentity(t *testing.T) {
 }
 
 func TestConnectionCannotRemoveIdentity(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, protected(service.url))
 	all := strings.Join(ours, ", ")
 	for _, fields := range []string{
@@ -125,7 +125,7 @@ var poison = []string{
 }
 
 func TestUntrustedPeer(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{trusted: "192.0.2.0/24"}, public(service.url))
 	for _, name := range slices.Concat(hearsay, poison) {
 		for _, spelling := range []string{name, strings.ReplaceAll(name, "-", "_"), strings.ToLower(name)} {
@@ -138,7 +138,7 @@ func TestUntrustedPeer(t *testing.T) {
 }
 
 func TestTrustedPeer(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{trusted: "127.0.0.0/8"}, public(service.url))
 	g.ask(t, get("/public", "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-For: 198.51.100.7, 192.0.2.1\r\n"+
 		"X-Forwarded-Host: shop.example\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\nX-Real-Ip: 203.0.113.9\r\n"+
@@ -171,7 +171,7 @@ func TestTrustedPeer(t *testing.T) {
 }
 
 func TestTraceparent(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	const (
 		trace  = "0af7651916cd43dd8448eb211c80319c"
@@ -237,7 +237,7 @@ func TestNothingIsInvented(t *testing.T) {
 }
 
 func TestAuthorization(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	passing := protected(service.url)
 	passing.Name, passing.Path, passing.PassToken = "passing", "/passing", true
 	g := newGateway(t, gatewayOptions{}, protected(service.url), public(service.url), passing)
@@ -263,7 +263,7 @@ func TestAuthorization(t *testing.T) {
 }
 
 func TestRequestTrailersAreNotForwarded(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	g.ask(t, "POST /public HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Snowgate-Client, X-Sum\r\n\r\n"+
 		"5\r\nhello\r\n0\r\nX-Snowgate-Client: forged\r\nX-Sum: 1\r\n\r\n")
@@ -276,7 +276,7 @@ func TestRequestTrailersAreNotForwarded(t *testing.T) {
 	}
 }
 
-func TestAnswersDoNotLeakIdentity(t *testing.T) {
+func TestResponsesDoNotLeakIdentity(t *testing.T) {
 	service := newUpstream(t, says("HTTP/1.1 200 OK\r\nX-Snowgate-Client: leak\r\nx_snowgate_token_id: leak\r\n"+
 		"X-Request-Id: leak\r\nX.Request.Id: leak\r\nX-Forwarded-For: leak\r\nTraceparent: leak\r\nAlt-Svc: leak\r\n"+
 		"Connection: X-Hop\r\nX-Hop: leak\r\nKeep-Alive: leak\r\nProxy-Authenticate: leak\r\nX-Kept: yes\r\n"+
@@ -310,10 +310,10 @@ func TestUnannouncedTrailersDoNotLeak(t *testing.T) {
 	}
 }
 
-func TestInterimAnswers(t *testing.T) {
+func TestInterimResponses(t *testing.T) {
 	service := newUpstream(t, says("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Hop\r\nX-Hop: leak\r\n"+
 		"Keep-Alive: leak\r\nUpgrade: leak\r\nX-Snowgate-Client: leak\r\nX-Request-Id: leak\r\n\r\n"+
-		"HTTP/1.1 102 Processing\r\n\r\n"+okAnswer))
+		"HTTP/1.1 102 Processing\r\n\r\n"+okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	c := dial(t, g.address())
 	c.send(get("/public", "Connection: close\r\n"))

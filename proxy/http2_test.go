@@ -10,7 +10,7 @@ import (
 )
 
 func TestHTTP2(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{http2: true}, protected(service.url))
 	request, err := http.NewRequestWithContext(t.Context(), "POST", g.URL+"/svc/x?a;b", strings.NewReader("hello"))
 	if err != nil {

@@ -30,7 +30,7 @@ func (l *rates) Allow(_ context.Context, key string, rate limit.Rate) limit.Deci
 }
 
 func TestRates(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	spec := protected(service.url)
 	spec.ClientRate, spec.Rate = limit.Rate{Count: 2, Per: 10 * time.Second}, limit.Rate{Count: 3, Per: time.Minute}
 	other := public(service.url)
@@ -40,8 +40,8 @@ func TestRates(t *testing.T) {
 	if got := fmt.Sprint(g.statuses(t, 4, get("/svc", authorized))); got != "[200 200 429 429]" {
 		t.Errorf("one client: %s", got)
 	}
-	answer, _ := g.ask(t, get("/svc", authorized))
-	h := answer.Header
+	response, _ := g.ask(t, get("/svc", authorized))
+	h := response.Header
 	if h.Get("Retry-After") != "5" || h.Get("RateLimit-Policy") != `"client";q=2;w=10` || h.Get("RateLimit") != `"client";r=0;t=5` {
 		t.Errorf("refused with %v", h)
 	}

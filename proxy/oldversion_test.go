@@ -8,7 +8,7 @@ import (
 
 // An HTTP/1.0 client gets no interim response (RFC 9110 §15.2).
 func TestNoInterimResponseInHTTP10(t *testing.T) {
-	service := newUpstream(t, says("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"+okAnswer))
+	service := newUpstream(t, says("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"+okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	c := dial(t, g.address())
 	c.send("GET /public HTTP/1.0\r\nHost: h\r\n\r\n")
@@ -25,7 +25,7 @@ func TestNoInterimResponseInHTTP10(t *testing.T) {
 // Transfer-Encoding that net/http ignores in that version (RFC 9112 §6.1).
 func TestHTTP10Closes(t *testing.T) {
 	for _, framing := range []string{"", "Content-Length: 0\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n", "Transfer-Encoding: chunked\r\n"} {
-		service := newUpstream(t, says(okAnswer))
+		service := newUpstream(t, says(okResponse))
 		g := newGateway(t, gatewayOptions{}, public(service.url))
 		c := dial(t, g.address())
 		c.send("POST /public HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n" + framing + "\r\n" + get("/public", ""))
@@ -39,7 +39,7 @@ func TestHTTP10Closes(t *testing.T) {
 
 // An HTTP/1.0 request cannot be upgraded (RFC 9110 §7.8), and expects nothing (§10.1.1).
 func TestHTTP10NeitherUpgradesNorExpects(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	route := public(service.url)
 	route.WebSocket = true
 	g := newGateway(t, gatewayOptions{}, route)

@@ -15,9 +15,9 @@ import (
 // TestOutlierReplica: one that answers 503 to everything while the other does well is taken out,
 // but not before there are enough outcomes to tell.
 func TestOutlierReplica(t *testing.T) {
-	served := func(answer string) func(n int) int {
-		bad := newUpstream(t, says(unavailableAnswer))
-		good := newUpstream(t, says(answer))
+	served := func(response string) func(n int) int {
+		bad := newUpstream(t, says(unavailableResponse))
+		good := newUpstream(t, says(response))
 		g := newGateway(t, gatewayOptions{now: newTestClock().time}, several(bad.url, good.url))
 		return func(n int) (failed int) {
 			for range n {
@@ -34,14 +34,14 @@ func TestOutlierReplica(t *testing.T) {
 			return failed
 		}
 	}
-	ask := served(okAnswer)
+	ask := served(okResponse)
 	if got := ask(98); got != 49 {
 		t.Errorf("of 98 requests %d failed, want 49: too few to tell", got)
 	}
 	if got := ask(20); got > 2 {
 		t.Errorf("of the next 20 requests %d failed, want the outlier out", got)
 	}
-	if got := served(unavailableAnswer)(150); got != 150 {
+	if got := served(unavailableResponse)(150); got != 150 {
 		t.Errorf("a fleet that fails answered 503 itself %d times of 150", got)
 	}
 }
@@ -50,22 +50,22 @@ func TestOutlierReplica(t *testing.T) {
 func TestEjectionReasons(t *testing.T) {
 	slow := func(conn net.Conn, _ string) bool { _, _ = io.Copy(io.Discard, conn); return false }
 	for reason, test := range map[string]struct {
-		answer script
-		change func(*route.Route)
-		ask    int
+		response script
+		change   func(*route.Route)
+		ask      int
 	}{
-		"connect":  {answer: nil, ask: 20},
-		"reset":    {answer: func(net.Conn, string) bool { return false }, ask: 20},
-		"protocol": {answer: saysAndCloses("HTTP/1.1 two hundred\r\n\r\n"), ask: 20},
-		"status":   {answer: says(unavailableAnswer), ask: 120},
-		"timeout":  {answer: slow, ask: 104, change: func(r *route.Route) { r.Timeout = 10 * time.Millisecond }},
-		"check": {answer: says(unavailableAnswer), change: func(r *route.Route) {
+		"connect":  {response: nil, ask: 20},
+		"reset":    {response: func(net.Conn, string) bool { return false }, ask: 20},
+		"protocol": {response: saysAndCloses("HTTP/1.1 two hundred\r\n\r\n"), ask: 20},
+		"status":   {response: says(unavailableResponse), ask: 120},
+		"timeout":  {response: slow, ask: 104, change: func(r *route.Route) { r.Timeout = 10 * time.Millisecond }},
+		"check": {response: says(unavailableResponse), change: func(r *route.Route) {
 			r.Health = &route.HealthCheck{Path: "/", Interval: time.Millisecond}
 		}},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			bad, good := newUpstream(t, test.answer), newUpstream(t, says(okAnswer))
-			if test.answer == nil {
+			bad, good := newUpstream(t, test.response), newUpstream(t, says(okResponse))
+			if test.response == nil {
 				bad.listener.Close()
 			}
 			route := several(bad.url, good.url)

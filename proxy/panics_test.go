@@ -103,13 +103,13 @@ func newFaulty(t *testing.T, service http.Handler) *faulty {
 // canary checks that other exchanges go on.
 func (f *faulty) canary(t *testing.T) {
 	t.Helper()
-	answer, err := http.Get(f.URL + "/canary")
+	response, err := http.Get(f.URL + "/canary")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		t.Errorf("another exchange has status %d", answer.StatusCode)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("another exchange has status %d", response.StatusCode)
 	}
 }
 
@@ -127,9 +127,9 @@ func TestPanicOfAnUpload(t *testing.T) {
 	<-asked // the head has arrived. What follows meets a connection that panics.
 	f.writes.Store(true)
 	c.send("67890")
-	answer, err := http.ReadResponse(c.Reader, nil)
-	if err == nil && answer.StatusCode != http.StatusBadGateway {
-		t.Errorf("the broken exchange has status %d", answer.StatusCode)
+	response, err := http.ReadResponse(c.Reader, nil)
+	if err == nil && response.StatusCode != http.StatusBadGateway {
+		t.Errorf("the broken exchange has status %d", response.StatusCode)
 	}
 	f.canary(t)
 	wantOnePanic(t, panics.Upload, before, stacks(), "(*upload).send")
@@ -151,9 +151,9 @@ func TestPanicOfATunnel(t *testing.T) {
 	c := dial(t, f.address())
 	c.send("GET /faulty HTTP/1.1\r\nHost: g.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-	answer, err := http.ReadResponse(c.Reader, nil)
-	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("the handshake: %v, error %v", answer, err)
+	response, err := http.ReadResponse(c.Reader, nil)
+	if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("the handshake: %v, error %v", response, err)
 	}
 	f.writes.Store(true)
 	c.send("x")
@@ -202,8 +202,8 @@ func TestPanicOfAHandshake(t *testing.T) {
 			// The exchange ends after its connections do: its line is written when all of it has.
 			line, text := g.log.next(t)
 			faults.Store(false)
-			if answer, _ := g.ask(t, "GET / HTTP/1.1\r\nHost: g.example\r\n\r\n"); answer.StatusCode != http.StatusOK {
-				t.Errorf("the place of the broken exchange: the next one has status %d", answer.StatusCode)
+			if response, _ := g.ask(t, "GET / HTTP/1.1\r\nHost: g.example\r\n\r\n"); response.StatusCode != http.StatusOK {
+				t.Errorf("the place of the broken exchange: the next one has status %d", response.StatusCode)
 			}
 			if got := panics.Count(panics.Handler) - before; got != 1 {
 				t.Errorf("%d panics counted, want 1", got)
@@ -215,7 +215,7 @@ func TestPanicOfAHandshake(t *testing.T) {
 	}
 }
 
-// TestPanicBehindTheHeader: a handler panics when its answer has begun. The client sees that it
+// TestPanicBehindTheHeader: a handler panics when its response has begun. The client sees that it
 // is not whole.
 func TestPanicBehindTheHeader(t *testing.T) {
 	more := make(chan struct{})
@@ -229,16 +229,16 @@ func TestPanicBehindTheHeader(t *testing.T) {
 	before := panics.Count(panics.Handler)
 	c := dial(t, f.address())
 	c.send("GET /faulty HTTP/1.1\r\nHost: g.example\r\n\r\n")
-	answer, err := http.ReadResponse(c.Reader, nil)
+	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(answer.Body, make([]byte, len("begun"))); err != nil {
+	if _, err := io.ReadFull(response.Body, make([]byte, len("begun"))); err != nil {
 		t.Fatal(err)
 	}
 	f.reads.Store(true)
 	close(more)
-	if rest, err := io.ReadAll(answer.Body); err == nil {
+	if rest, err := io.ReadAll(response.Body); err == nil {
 		t.Errorf("the answer ends well, with %q", rest)
 	}
 	f.canary(t)
@@ -300,12 +300,12 @@ func TestPanicOfALookUp(t *testing.T) {
 	g := newGateway(t, gatewayOptions{resolver: new(faultyResolver)}, route.Route{Name: "named", Path: "/", Public: true, Upstreams: []*url.URL{at}})
 	var last int
 	for range 2 { // the first one may look up again by itself
-		answer, err := http.Get(g.URL + "/")
+		response, err := http.Get(g.URL + "/")
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
-		last = answer.StatusCode
+		response.Body.Close()
+		last = response.StatusCode
 	}
 	if last != http.StatusOK {
 		t.Errorf("after a look-up that panicked, requests have status %d", last)

@@ -18,9 +18,9 @@ import (
 	"snowgate/proxy/route"
 )
 
-const unavailableAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+const unavailableResponse = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
-// silence reads a request and closes the connection without an answer.
+// silence reads a request and closes the connection without a response.
 func silence(net.Conn, string) bool { return false }
 
 // testClock is a clock that tests move.
@@ -44,8 +44,8 @@ func several(us ...*url.URL) route.Route {
 func (g *gateway) statuses(t testing.TB, n int, raw string) (codes []int) {
 	t.Helper()
 	for range n {
-		answer, _ := g.ask(t, raw)
-		codes = append(codes, answer.StatusCode)
+		response, _ := g.ask(t, raw)
+		codes = append(codes, response.StatusCode)
 	}
 	return codes
 }
@@ -73,7 +73,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // TestDeadReplicaIsSteppedAround: nothing was sent to who cannot be connected to,
 // so no request needs to fail for it, whatever its method and body.
 func TestDeadReplicaIsSteppedAround(t *testing.T) {
-	alive := newUpstream(t, says(okAnswer))
+	alive := newUpstream(t, says(okResponse))
 	dead := &url.URL{Scheme: "http", Host: closedPort(t)}
 	g := newGateway(t, gatewayOptions{}, several(dead, alive.url))
 	for range 8 {
@@ -81,8 +81,8 @@ func TestDeadReplicaIsSteppedAround(t *testing.T) {
 			get("/public", ""),
 			"POST /public HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
 		} {
-			if answer, body := g.ask(t, raw); answer.StatusCode != http.StatusOK {
-				t.Fatalf("%.4s = %d %s", raw, answer.StatusCode, body)
+			if response, body := g.ask(t, raw); response.StatusCode != http.StatusOK {
+				t.Fatalf("%.4s = %d %s", raw, response.StatusCode, body)
 			}
 			if got := alive.received(t); strings.HasSuffix(raw, "hello") && !strings.HasSuffix(got, "hello") {
 				t.Errorf("the body was lost on the way: %q", got)
@@ -95,15 +95,15 @@ func TestDeadReplicaIsSteppedAround(t *testing.T) {
 	}
 }
 
-// TestBrokenAnswersTakeOut: after three in a row, and back through a half-open probe
+// TestBrokenResponsesTakeOut: after three in a row, and back through a half-open probe
 // after a pause that doubles.
-func TestBrokenAnswersTakeOut(t *testing.T) {
+func TestBrokenResponsesTakeOut(t *testing.T) {
 	clock := newTestClock()
 	var well atomic.Bool
 	bad := newUpstream(t, func(conn net.Conn, request string) bool {
-		return well.Load() && says(okAnswer)(conn, request)
+		return well.Load() && says(okResponse)(conn, request)
 	})
-	g := newGateway(t, gatewayOptions{now: clock.time}, several(bad.url, newUpstream(t, says(okAnswer)).url))
+	g := newGateway(t, gatewayOptions{now: clock.time}, several(bad.url, newUpstream(t, says(okResponse)).url))
 	asked := func(n, want int, when string) {
 		t.Helper()
 		before := len(bad.requests)
@@ -130,7 +130,7 @@ func TestBrokenAnswersTakeOut(t *testing.T) {
 func TestPauseHasABound(t *testing.T) {
 	clock := newTestClock()
 	bad := newUpstream(t, silence)
-	g := newGateway(t, gatewayOptions{now: clock.time}, several(bad.url, newUpstream(t, says(okAnswer)).url))
+	g := newGateway(t, gatewayOptions{now: clock.time}, several(bad.url, newUpstream(t, says(okResponse)).url))
 	g.statuses(t, 6, get("/public", ""))
 	for i := range 12 {
 		clock.advance(30 * time.Second)
@@ -142,14 +142,14 @@ func TestPauseHasABound(t *testing.T) {
 	}
 }
 
-// TestFailingFleetAnswersItself: when all replicas fail, clients are told what they say, or 502,
+// TestFailingFleetSpeaksForItself: when all replicas fail, clients are told what they say, or 502,
 // and never that none is healthy.
-func TestFailingFleetAnswersItself(t *testing.T) {
-	a, b := newUpstream(t, says(unavailableAnswer)), newUpstream(t, says(unavailableAnswer))
+func TestFailingFleetSpeaksForItself(t *testing.T) {
+	a, b := newUpstream(t, says(unavailableResponse)), newUpstream(t, says(unavailableResponse))
 	g := newGateway(t, gatewayOptions{}, several(a.url, b.url))
 	for range 20 {
-		if answer, _ := g.ask(t, get("/public", "")); answer.Header.Get("Content-Type") != "" || answer.StatusCode != 503 {
-			t.Fatalf("%d %v, want the 503 of the service", answer.StatusCode, answer.Header)
+		if response, _ := g.ask(t, get("/public", "")); response.Header.Get("Content-Type") != "" || response.StatusCode != 503 {
+			t.Fatalf("%d %v, want the 503 of the service", response.StatusCode, response.Header)
 		}
 	}
 	dead := func() *url.URL { return &url.URL{Scheme: "http", Host: closedPort(t)} }
@@ -167,9 +167,9 @@ func TestOneEndpointDoesNotEjectReplicas(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "it counts many requests, and each takes longer")
 	script := func(conn net.Conn, request string) bool {
 		if strings.HasPrefix(request, "GET /public/bad ") {
-			return says(unavailableAnswer)(conn, request)
+			return says(unavailableResponse)(conn, request)
 		}
-		return neverOr(says(okAnswer))(conn, request)
+		return neverOr(says(okResponse))(conn, request)
 	}
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -187,9 +187,9 @@ func TestOneEndpointDoesNotEjectReplicas(t *testing.T) {
 					path = "/public/good"
 				}
 			}
-			answer, body := g.ask(t, get(path, ""))
-			if path == "/public/good" && answer.StatusCode >= 500 && answer.StatusCode != 504 || strings.Contains(body, "No replica") {
-				t.Fatalf("seed %d: %s = %d %s", seed, path, answer.StatusCode, body)
+			response, body := g.ask(t, get(path, ""))
+			if path == "/public/good" && response.StatusCode >= 500 && response.StatusCode != 504 || strings.Contains(body, "No replica") {
+				t.Fatalf("seed %d: %s = %d %s", seed, path, response.StatusCode, body)
 			}
 		}
 		for _, state := range g.router.Replicas("public") {
@@ -201,9 +201,9 @@ func TestOneEndpointDoesNotEjectReplicas(t *testing.T) {
 	}
 }
 
-// TestOnlyReplicaIsNeverTakenOut: its own answers tell more than ours.
+// TestOnlyReplicaIsNeverTakenOut: its own responses tell more than ours.
 func TestOnlyReplicaIsNeverTakenOut(t *testing.T) {
-	service := newUpstream(t, says(unavailableAnswer))
+	service := newUpstream(t, says(unavailableResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	g.statuses(t, 10, get("/public", ""))
 	if len(service.requests) != 10 || !g.router.Replicas("public")[0].Healthy {
@@ -229,7 +229,7 @@ func TestWhoLeavesSaysNothing(t *testing.T) {
 		}
 		return false
 	})
-	g := newGateway(t, gatewayOptions{now: clock.time}, several(slow.url, newUpstream(t, says(okAnswer)).url))
+	g := newGateway(t, gatewayOptions{now: clock.time}, several(slow.url, newUpstream(t, says(okResponse)).url))
 	g.statuses(t, 6, get("/public", ""))
 	hang.Store(true)
 	clock.advance(time.Second)
@@ -254,7 +254,7 @@ func TestWhoLeavesSaysNothing(t *testing.T) {
 }
 
 func TestHealthSurvivesSwap(t *testing.T) {
-	bad, good := newUpstream(t, silence), newUpstream(t, says(okAnswer))
+	bad, good := newUpstream(t, silence), newUpstream(t, says(okResponse))
 	spec := several(bad.url, good.url)
 	g := newGateway(t, gatewayOptions{now: newTestClock().time}, spec)
 	g.statuses(t, 6, get("/public", ""))
@@ -278,10 +278,10 @@ func TestLeastInFlight(t *testing.T) {
 	defer let()
 	slow := newUpstream(t, func(conn net.Conn, _ string) bool {
 		<-release
-		_, err := io.WriteString(conn, okAnswer)
+		_, err := io.WriteString(conn, okResponse)
 		return err == nil
 	})
-	quick := newUpstream(t, says(okAnswer))
+	quick := newUpstream(t, says(okResponse))
 	spec := several(slow.url, quick.url)
 	spec.Balance = route.LeastInFlight
 	g := newGateway(t, gatewayOptions{}, spec)
@@ -319,16 +319,16 @@ func TestOneRetry(t *testing.T) {
 	}
 	for _, test := range tests {
 		first := newUpstream(t, silence)
-		second := newUpstream(t, says(okAnswer))
+		second := newUpstream(t, says(okResponse))
 		g := newGateway(t, gatewayOptions{}, several(first.url, second.url))
-		answer, _ := g.ask(t, test.raw)
+		response, _ := g.ask(t, test.raw)
 		want := 0
 		if test.status == http.StatusOK {
 			want = 1
 		}
-		if answer.StatusCode != test.status || len(first.requests) != 1 || len(second.requests) != want {
+		if response.StatusCode != test.status || len(first.requests) != 1 || len(second.requests) != want {
 			t.Errorf("%.60q = %d, sent %d and %d times, want %d, 1 and %d: %s",
-				test.raw, answer.StatusCode, len(first.requests), len(second.requests), test.status, want, test.why)
+				test.raw, response.StatusCode, len(first.requests), len(second.requests), test.status, want, test.why)
 		}
 	}
 	var all []*testService
@@ -348,17 +348,17 @@ func TestOneRetry(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotRetried: neither what a service says, nor what it began to
+// TestResponsesAreNotRetried: neither what a service says, nor what it began to
 // say, nor that it took too long.
-func TestAnswersAreNotRetried(t *testing.T) {
+func TestResponsesAreNotRetried(t *testing.T) {
 	for _, s := range []script{
-		saysAndCloses(unavailableAnswer),
+		saysAndCloses(unavailableResponse),
 		saysAndCloses("HTTP/1.1 2"),
 		saysAndCloses("garbage\r\n\r\n"),
 		saysAndCloses("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"),
 		func(conn net.Conn, _ string) bool { _, _ = conn.Read(make([]byte, 1)); return false },
 	} {
-		first, second := newUpstream(t, s), newUpstream(t, says(okAnswer))
+		first, second := newUpstream(t, s), newUpstream(t, says(okResponse))
 		spec := several(first.url, second.url)
 		spec.Timeout = 100 * time.Millisecond
 		g := newGateway(t, gatewayOptions{}, spec)
@@ -396,7 +396,7 @@ func TestKeptConnectionIsClosed(t *testing.T) {
 			}
 			together.Done()
 			together.Wait() // so that each has a connection of its own
-			_, err := io.WriteString(conn, okAnswer)
+			_, err := io.WriteString(conn, okResponse)
 			return err == nil
 		})
 		g := newGateway(t, gatewayOptions{}, public(service.url))
@@ -411,10 +411,10 @@ func TestKeptConnectionIsClosed(t *testing.T) {
 			service.received(t)
 		}
 		closing.Store(true)
-		answer, _ := g.ask(t, test.raw)
-		if answer.StatusCode != test.status || len(service.requests) != test.sent {
+		response, _ := g.ask(t, test.raw)
+		if response.StatusCode != test.status || len(service.requests) != test.sent {
 			t.Errorf("%.60q = %d, sent %d times, want %d and %d times",
-				test.raw, answer.StatusCode, len(service.requests), test.status, test.sent)
+				test.raw, response.StatusCode, len(service.requests), test.status, test.sent)
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestKeptConnectionIsClosedOnce(t *testing.T) {
 		if asked.Add(1) == 2 {
 			return false
 		}
-		_, err := io.WriteString(conn, okAnswer)
+		_, err := io.WriteString(conn, okResponse)
 		return err == nil
 	})
 	g := newGateway(t, gatewayOptions{}, public(service.url))
@@ -440,10 +440,10 @@ func TestMaxInFlight(t *testing.T) {
 	defer let()
 	service := newUpstream(t, func(conn net.Conn, _ string) bool {
 		<-release
-		_, err := io.WriteString(conn, okAnswer)
+		_, err := io.WriteString(conn, okResponse)
 		return err == nil
 	})
-	other := newUpstream(t, says(okAnswer))
+	other := newUpstream(t, says(okResponse))
 	limited, free := public(service.url), public(other.url)
 	limited.MaxInFlight = 2
 	free.Name, free.Path = "free", "/free"
@@ -457,9 +457,9 @@ func TestMaxInFlight(t *testing.T) {
 	}
 	refused := func(when string) {
 		t.Helper()
-		answer, _ := g.ask(t, get("/public", ""))
-		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d %v, want 503 with Retry-After", when, answer.StatusCode, answer.Header)
+		response, _ := g.ask(t, get("/public", ""))
+		if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %v, want 503 with Retry-After", when, response.StatusCode, response.Header)
 		}
 	}
 	refused("beyond the limit")
@@ -509,8 +509,8 @@ func TestActiveChecks(t *testing.T) {
 	}
 	bothSick.Store(true)
 	eventually(t, "503 with Retry-After", func() bool {
-		answer, _ := g.ask(t, get("/public", ""))
-		return answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "1"
+		response, _ := g.ask(t, get("/public", ""))
+		return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") == "1"
 	})
 	sick.Store(false)
 	eventually(t, "it is well again", healthy(true))

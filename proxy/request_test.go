@@ -20,7 +20,7 @@ func get(target, fields string) string {
 var requestID = regexp.MustCompile(`X-Request-Id: [0-9a-f]{32}\r\n`)
 
 func TestExactBytesToTheService(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	route := protected(service.url)
 	route.StripPrefix = true
 	g := newGateway(t, gatewayOptions{}, route)
@@ -81,7 +81,7 @@ func TestTargets(t *testing.T) {
 		{true, "/b%3Ase", "/svc/%3A", "/b%3Ase/%3A", "both keep their encoding"},
 	}
 	for _, test := range tests {
-		service := newUpstream(t, says(okAnswer))
+		service := newUpstream(t, says(okResponse))
 		route := public(mustParse(t, service.url.String()+test.base))
 		route.Path, route.StripPrefix = "/svc", test.strip
 		g := newGateway(t, gatewayOptions{}, route)
@@ -98,7 +98,7 @@ func TestTargets(t *testing.T) {
 }
 
 func TestStripCountsSegments(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, route.Route{
 		Name: "a", Path: "/a:b/c", Upstreams: somewhere, Public: true,
 	}, route.Route{
@@ -111,7 +111,7 @@ func TestStripCountsSegments(t *testing.T) {
 }
 
 func TestNonCanonicalTargetsContactNobody(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	root := public(service.url)
 	root.Name, root.Path = "root", "/"
 	g := newGateway(t, gatewayOptions{}, protected(service.url), public(service.url), root)
@@ -160,7 +160,7 @@ func canary(t *testing.T, g *gateway, service *testService) {
 }
 
 func TestRefusals(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	limited := public(service.url)
 	limited.Name, limited.Path, limited.Methods = "limited", "/limited", []string{"GET", "POST"}
 	hosted := public(service.url)
@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 	tests := []struct {
 		raw    string
 		status int
-		field  string // name: value that the answer has
+		field  string // name: value that the response has
 		why    string
 	}{
 		{get("/nowhere", ""), 404, "", "no route"},
@@ -215,7 +215,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestEncodedSlash(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	route := public(service.url)
 	route.AllowEncodedSlash, route.StripPrefix = true, true
 	g := newGateway(t, gatewayOptions{}, route)
@@ -234,7 +234,7 @@ func TestEncodedSlash(t *testing.T) {
 }
 
 func TestRoundRobin(t *testing.T) {
-	a, b := newUpstream(t, says(okAnswer)), newUpstream(t, says(okAnswer))
+	a, b := newUpstream(t, says(okResponse)), newUpstream(t, says(okResponse))
 	route := public(a.url)
 	route.Upstreams = append(route.Upstreams, b.url)
 	g := newGateway(t, gatewayOptions{}, route)
@@ -247,7 +247,7 @@ func TestRoundRobin(t *testing.T) {
 }
 
 func TestSwapKeepsConnections(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	for range 5 {
 		g.ask(t, get("/public", ""))
@@ -265,7 +265,7 @@ func TestSwapKeepsConnections(t *testing.T) {
 }
 
 func TestEnvironmentProxiesAreIgnored(t *testing.T) {
-	nobody := newUpstream(t, says(okAnswer))
+	nobody := newUpstream(t, says(okResponse))
 	t.Setenv("HTTP_PROXY", nobody.url.String())
 	t.Setenv("http_proxy", nobody.url.String())
 	// net/http exempts loopback from environment proxies, so a name is asked

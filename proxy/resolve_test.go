@@ -15,23 +15,23 @@ import (
 	"snowgate/proxy"
 )
 
-// names is a resolver whose answers tests change.
+// names is a resolver whose responses tests change.
 type names struct {
-	mu      sync.Mutex
-	answers map[string][]netip.Addr
-	failure error
-	lookUps int
+	mu        sync.Mutex
+	responses map[string][]netip.Addr
+	failure   error
+	lookUps   int
 }
 
 func (n *names) set(host string, addresses ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.answers == nil {
-		n.answers = make(map[string][]netip.Addr)
+	if n.responses == nil {
+		n.responses = make(map[string][]netip.Addr)
 	}
-	n.answers[host] = nil
+	n.responses[host] = nil
 	for _, text := range addresses {
-		n.answers[host] = append(n.answers[host], netip.MustParseAddr(text))
+		n.responses[host] = append(n.responses[host], netip.MustParseAddr(text))
 	}
 }
 
@@ -55,10 +55,10 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	if n.failure != nil {
 		return nil, n.failure
 	}
-	if len(n.answers[host]) == 0 {
+	if len(n.responses[host]) == 0 {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
-	return append([]netip.Addr(nil), n.answers[host]...), nil
+	return append([]netip.Addr(nil), n.responses[host]...), nil
 }
 
 // onePort returns services on one port of several addresses.
@@ -121,7 +121,7 @@ func later(t *testing.T, g *gateway, dns *names, clock *testClock, replicas int)
 
 // TestScaling: what `docker compose up --scale` does to a name.
 func TestScaling(t *testing.T) {
-	g, dns, clock, services := scaled(t, says(okAnswer))
+	g, dns, clock, services := scaled(t, says(okResponse))
 	g.statuses(t, 3, get("/public", ""))
 	if got := received(services); got != "3 0 0" {
 		t.Fatalf("with one address: %s", got)
@@ -149,7 +149,7 @@ func TestScaling(t *testing.T) {
 // TestServiceMoved: to another address, where nobody listens at the old one. The
 // name is looked up at once, and the request is not lost.
 func TestServiceMoved(t *testing.T) {
-	g, dns, _, services := scaled(t, says(okAnswer))
+	g, dns, _, services := scaled(t, says(okResponse))
 	g.statuses(t, 1, get("/public", ""))
 	services[0].listener.Close()
 	services[0].hangUp()
@@ -167,7 +167,7 @@ func TestServiceMoved(t *testing.T) {
 // TestNameIsGone: its addresses may be somebody else's now. But a resolver that
 // does not answer says nothing.
 func TestNameIsGone(t *testing.T) {
-	g, dns, clock, services := scaled(t, says(okAnswer))
+	g, dns, clock, services := scaled(t, says(okResponse))
 	g.statuses(t, 1, get("/public", ""))
 	dns.fail(errors.New("the resolver is gone"))
 	later(t, g, dns, clock, 1)
@@ -190,7 +190,7 @@ func TestNameIsGone(t *testing.T) {
 
 // TestNameThatWasNotUsed is looked up before anything is sent.
 func TestNameThatWasNotUsed(t *testing.T) {
-	g, dns, clock, services := scaled(t, says(okAnswer))
+	g, dns, clock, services := scaled(t, says(okResponse))
 	g.statuses(t, 1, get("/public", ""))
 	dns.set("orders", "127.0.0.2")
 	clock.advance(time.Minute)
@@ -202,7 +202,7 @@ func TestNameThatWasNotUsed(t *testing.T) {
 
 // TestConnectionsOfAGoneAddressAreClosed, and streams on them go on.
 func TestConnectionsOfAGoneAddressAreClosed(t *testing.T) {
-	g, dns, clock, services := scaled(t, says(okAnswer))
+	g, dns, clock, services := scaled(t, says(okResponse))
 	g.statuses(t, 1, get("/public", ""))
 	dns.set("orders", "127.0.0.2")
 	later(t, g, dns, clock, 1)

@@ -121,7 +121,7 @@ func (t *roundTrip) forward() {
 // ask sends the request and waits for the header of the response.
 func (t *roundTrip) ask() (transport.Response, error) {
 	got, err := t.send()
-	t.timer.answer()
+	t.timer.responded()
 	t.client.interims.end()
 	if given := t.lifetime.givenUp(); err == nil && given != nil {
 		// The header came too late, but before anybody noticed.

@@ -9,8 +9,8 @@ import (
 )
 
 // TestSlowServiceIsNoSlowClient: how long a client may take for what is sent to it,
-// and the time that the server has for answers of its own, do not count while
-// nothing is sent: neither before an answer, nor within, nor before its end.
+// and the time that the server has for responses of its own, do not count while
+// nothing is sent: neither before a response, nor within, nor before its end.
 func TestSlowServiceIsNoSlowClient(t *testing.T) {
 	const idle = 500 * time.Millisecond
 	pause := func() { <-time.After(idle + idle/2) } // the service's own
@@ -28,7 +28,7 @@ func TestSlowServiceIsNoSlowClient(t *testing.T) {
 			pause()
 			says(conn, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
 			pause()
-			says(conn, okAnswer)
+			says(conn, okResponse)
 			return true
 		}, "ok"},
 		"a stream with a silence": {func(conn net.Conn, _ string) bool {
@@ -50,14 +50,14 @@ func TestSlowServiceIsNoSlowClient(t *testing.T) {
 				t.Parallel()
 				service := newUpstream(t, test.script)
 				g := newGateway(t, gatewayOptions{clientIdle: idle, writeTimeout: idle, http2: http2}, public(service.url))
-				answer, err := g.Client().Get(g.URL + "/public")
+				response, err := g.Client().Get(g.URL + "/public")
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer answer.Body.Close()
-				body, err := io.ReadAll(answer.Body)
-				if err != nil || answer.StatusCode >= http.StatusBadRequest || string(body) != test.body {
-					t.Errorf("GET in %s = %d %q, %v, want all of it", answer.Proto, answer.StatusCode, body, err)
+				defer response.Body.Close()
+				body, err := io.ReadAll(response.Body)
+				if err != nil || response.StatusCode >= http.StatusBadRequest || string(body) != test.body {
+					t.Errorf("GET in %s = %d %q, %v, want all of it", response.Proto, response.StatusCode, body, err)
 				}
 			})
 		}

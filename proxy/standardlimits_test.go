@@ -11,7 +11,7 @@ func TestTooManyInterimResponses(t *testing.T) {
 	const interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 	for name, standard := range map[string]bool{"direct": false, "standard": true} {
 		for n, want := range map[int]int{127: http.StatusOK, 128: http.StatusBadGateway, 1000: http.StatusBadGateway} {
-			service := newUpstream(t, saysAndCloses(strings.Repeat(interim, n)+okAnswer))
+			service := newUpstream(t, saysAndCloses(strings.Repeat(interim, n)+okResponse))
 			route := public(service.url)
 			route.Standard = standard
 			g := newGateway(t, gatewayOptions{}, route)

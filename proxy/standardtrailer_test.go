@@ -32,11 +32,11 @@ func TestTrailersApart(t *testing.T) {
 	g := newGateway(t, gatewayOptions{}, route.Route{Name: "one", Path: "/", Public: true,
 		Upstreams: []*url.URL{{Scheme: "h2c", Host: service.Listener.Addr().String()}}})
 	ask := func(raw string) http.Header {
-		answer, _ := g.ask(t, raw)
-		if answer.StatusCode != http.StatusOK {
-			t.Fatalf("status %d", answer.StatusCode)
+		response, _ := g.ask(t, raw)
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("status %d", response.StatusCode)
 		}
-		return answer.Header
+		return response.Header
 	}
 	const plain = "POST / HTTP/1.1\r\nHost: g.example\r\nContent-Length: 1\r\n\r\nx"
 	first := ask(plain).Get("X-Peer")

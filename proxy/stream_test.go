@@ -81,7 +81,7 @@ func TestHeaderAtOnce(t *testing.T) {
 	}
 }
 
-// TestFullDuplex talks back and forth within one request and one answer.
+// TestFullDuplex talks back and forth within one request and one response.
 func TestFullDuplex(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -123,8 +123,8 @@ func TestFullDuplex(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer has a service answer before it has read the body.
-func TestEarlyAnswer(t *testing.T) {
+// TestEarlyResponse has a service respond before it has read the body.
+func TestEarlyResponse(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestEarlyAnswer(t *testing.T) {
 }
 
 func TestExpectContinue(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, public(service.url))
 	c := dial(t, g.address())
 	c.send("POST /public HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
@@ -283,7 +283,7 @@ func TestWebSocketWhereItIsNotAllowed(t *testing.T) {
 }
 
 func TestUpgradesAreDropped(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	open := public(service.url)
 	open.WebSocket = true
 	closed := public(service.url)
@@ -347,7 +347,7 @@ func switchesAtOnce(t *testing.T) *url.URL {
 					_, _ = io.Copy(conn, conn)
 					return
 				}
-				_, _ = io.WriteString(conn, strings.Replace(okAnswer, "\r\n", "\r\nConnection: close\r\n", 1))
+				_, _ = io.WriteString(conn, strings.Replace(okResponse, "\r\n", "\r\nConnection: close\r\n", 1))
 				_, _ = io.Copy(io.Discard, conn)
 			})
 		}
@@ -418,7 +418,7 @@ func TestUpgradeToAnotherProtocolThanAsked(t *testing.T) {
 	}
 }
 
-func TestSwitchedAnswerIsReduced(t *testing.T) {
+func TestSwitchedResponseIsReduced(t *testing.T) {
 	service := newUpstream(t, saysAndCloses("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Accept: abc\r\nX-Request-Id: leak\r\nX-Snowgate-Client: leak\r\nKeep-Alive: leak\r\n\r\nraw bytes"))
 	open := public(service.url)
@@ -443,7 +443,7 @@ func TestDrainingSaysClose(t *testing.T) {
 			close(begun)
 			<-finish
 		}
-		_, err := io.WriteString(conn, okAnswer)
+		_, err := io.WriteString(conn, okResponse)
 		return err == nil
 	})
 	g := newGateway(t, gatewayOptions{}, public(service.url))
@@ -467,7 +467,7 @@ func TestDrainingSaysClose(t *testing.T) {
 
 // TestForwarderWithoutAVerdict forgets the middleware that judges.
 func TestForwarderWithoutAVerdict(t *testing.T) {
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	table, err := route.NewTable([]route.Route{protected(service.url)}, nil)
 	if err != nil {
 		t.Fatal(err)

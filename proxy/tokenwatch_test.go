@@ -53,7 +53,7 @@ func TestRegisteredTooLate(t *testing.T) {
 	}
 }
 
-// TestWebSocketIsRegisteredAtOnce: as soon as the answer to its handshake has
+// TestWebSocketIsRegisteredAtOnce: as soon as the response to its handshake has
 // been sent, which is before anything is read.
 func TestWebSocketIsRegisteredAtOnce(t *testing.T) {
 	watched := 0

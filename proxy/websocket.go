@@ -139,7 +139,7 @@ type tunnel struct {
 	ending   atomic.Bool   // it is being cut
 
 	mu     sync.Mutex // held while something is written
-	open   bool       // the head of the answer has been sent, frames follow
+	open   bool       // the head of the response has been sent, frames follow
 	frames frames     // that were written
 	last   []byte     // the close frame to end with; nil: the tunnel was not cut
 	over   bool       // sent is closed

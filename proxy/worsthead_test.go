@@ -132,7 +132,7 @@ func workOn(t *testing.T, g *gateway, head string) (took time.Duration, allocate
 func TestWorstHeads(t *testing.T) {
 	lineartest.SkipUnderRace(t)
 	cuttest.SkipUnlessWhole(t, "it measures work, and most of it would be that of small reads")
-	service := newUpstream(t, says(okAnswer))
+	service := newUpstream(t, says(okResponse))
 	route := public(service.url)
 	route.Name, route.Path, route.Public = "svc", "/svc", false
 	g := newGateway(t, gatewayOptions{headerBytes: 28 << 10}, route) // and the 4 KiB that net/http adds

@@ -49,8 +49,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	s.calls = append(s.calls, strings.TrimSpace(r.URL.Host+" "+token+" "+body))
 	if s.service != nil {
-		if answer := s.service(r); answer != nil {
-			return answer, nil
+		if response := s.service(r); response != nil {
+			return response, nil
 		}
 	}
 	if s.refused[token] {
@@ -71,9 +71,9 @@ func (s *server) token(r *http.Request, body string) (*http.Response, error) {
 	id, secret, _ := r.BasicAuth()
 	s.asked, s.secrets = append(s.asked, form), append(s.secrets, id+":"+secret)
 	if s.respond != nil {
-		if answer := s.respond(len(s.asked), secret); answer != nil {
-			answer.Request = r
-			return answer, nil
+		if response := s.respond(len(s.asked), secret); response != nil {
+			response.Request = r
+			return response, nil
 		}
 	}
 	s.issued++
@@ -350,7 +350,7 @@ func TestTransportKeepsTokensFromOthers(t *testing.T) {
 }
 
 func TestOddResponses(t *testing.T) {
-	for name, answer := range map[string]func() *http.Response{
+	for name, response := range map[string]func() *http.Response{
 		"HTML":            func() *http.Response { return reply(nil, 200, "<html>") },
 		"redirect":        func() *http.Response { return reply(nil, 307, "", "Location", "http://evil.test/") },
 		"no token":        func() *http.Response { return reply(nil, 200, `{"token_type":"Bearer"}`) },
@@ -363,7 +363,7 @@ func TestOddResponses(t *testing.T) {
 		"panic":     func() *http.Response { panic("s+1") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &server{respond: func(int, string) *http.Response { return answer() }}
+			s := &server{respond: func(int, string) *http.Response { return response() }}
 			_, err := open(t, s).Token(t.Context())
 			if err == nil || strings.Contains(err.Error(), "s+1") || strings.Contains(err.Error(), "s%2B1") {
 				t.Errorf("Token: %v; want an error without the secret", err)

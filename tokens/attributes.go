@@ -18,7 +18,7 @@ type attributes struct {
 	audience   []string
 	generation uint64
 
-	entitled atomic.Pointer[entitlement] // the last answer of the client policy
+	entitled atomic.Pointer[entitlement] // the last response of the client policy
 
 	number uint32 // index in the young layer, if it is there; guarded by the cache's mu
 }
@@ -93,7 +93,7 @@ type entitlement struct {
 }
 
 // under returns the scope that policy leaves to tokens with g. ok is false if the client may use none
-// of its tokens. The answer of the policy is kept until its version changes; only then, and where the
+// of its tokens. The response of the policy is kept until its version changes; only then, and where the
 // scope is reduced, does under allocate.
 func (c *cache) under(policy ClientPolicy, g *attributes) (left scope.List, ok bool) {
 	version := policy.Version() // before Entitled: a change in between makes the next call ask again

@@ -76,7 +76,7 @@ func mint(id idgen.ID, key *Key) Bearer {
 func (b Bearer) ID() idgen.ID { return b.id }
 
 // Reveal returns the whole text of the token, secret included, empty for the
-// zero value. It belongs in the answer to the client who asked for the token,
+// zero value. It belongs in the response to the client who asked for the token,
 // and nowhere else.
 func (b Bearer) Reveal() string { return b.text }
 

@@ -34,7 +34,7 @@ func (g *bubbleIDs) Next(context.Context) (idgen.ID, error) {
 
 func workerOf(id idgen.ID) (int64, bool) { return int64(id) >> 12 & 0x3ff, true }
 
-// lagging is a store whose answers are lag old when they arrive.
+// lagging is a store whose responses are lag old when they arrive.
 type lagging struct {
 	tokens.Store
 	lag    atomic.Int64
@@ -217,7 +217,7 @@ func TestCacheLife(t *testing.T) {
 			loads int
 		}{
 			{101 * time.Millisecond, 1},
-			{cacheTTL - time.Nanosecond, 1}, // counted from when the store was asked, not from its answer
+			{cacheTTL - time.Nanosecond, 1}, // counted from when the store was asked, not from its response
 			{cacheTTL, 2},
 			{2*cacheTTL - time.Nanosecond, 2},
 		} {
@@ -405,7 +405,7 @@ func TestLookUpHasABudgetOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestRevocationDuringALookUp: whatever ends a token while the store's answer is
+// TestRevocationDuringALookUp: whatever ends a token while the store's response is
 // under way, neither the caller nor the cache may believe that answer.
 func TestRevocationDuringALookUp(t *testing.T) {
 	for name, revoke := range map[string]func(g *gate, text string, id idgen.ID) error{

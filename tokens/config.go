@@ -43,7 +43,7 @@ type ClientPolicy interface {
 	// false if there is no such client, it is disabled, or its tokens of that generation were
 	// ended, as those of a client that was deleted and made anew.
 	Entitled(client string, generation uint64) (scopes scope.List, ok bool)
-	// Version changes whenever any answer of Entitled may have changed.
+	// Version changes whenever any response of Entitled may have changed.
 	Version() uint64
 }
 

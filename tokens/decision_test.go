@@ -379,7 +379,7 @@ func TestFailStaticServesNoRevokedToken(t *testing.T) {
 }
 
 // TestDroppedWhileTheStoreIsAsked: what was in the cache when the question began
-// is no answer if it was dropped since.
+// is no response if it was dropped since.
 func TestDroppedWhileTheStoreIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) { c.FailStatic = time.Minute })

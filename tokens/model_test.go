@@ -169,7 +169,7 @@ func (s nodeStore) reach(ctx context.Context) error {
 	return nil
 }
 
-// through runs an operation; an answer that is lost is an error after the fact.
+// through runs an operation; a response that is lost is an error after the fact.
 func through[T any](ctx context.Context, s nodeStore, op func() (T, error)) (T, error) {
 	var none T
 	if err := s.reach(ctx); err != nil {

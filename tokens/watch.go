@@ -146,7 +146,7 @@ func (s *Service) cachedFresh(id idgen.ID) bool {
 	return s.cache.get(id, &e) && s.cache.fresh(&e, time.Now())
 }
 
-// ClientsChanged tells the service that the answers of [Config.Clients] may have changed for the given
+// ClientsChanged tells the service that the responses of [Config.Clients] may have changed for the given
 // clients, or for any client if none is given. Before it returns, it cuts the streams that their
 // clients are no longer entitled to.
 func (s *Service) ClientsChanged(clients ...string) {

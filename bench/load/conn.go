@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// question is a request that has no answer yet.
+// question is a request that has no response yet.
 type question struct {
 	number int
 	due    time.Time
@@ -21,7 +21,7 @@ type question struct {
 type conn struct {
 	fd     int
 	queue  []question // the first one is under way
-	buffer []byte     // what was read of the answer
+	buffer []byte     // what was read of the response
 }
 
 // dial connects, and has writes and reads return at once.
@@ -52,10 +52,10 @@ func (c *conn) send(request []byte) error {
 	return err
 }
 
-// errShape is an answer of a kind that this package does not read.
+// errShape is a response of a kind that this package does not read.
 var errShape = errors.New("load: an answer without Content-Length")
 
-// receive reads once. whole says whether the answer is complete; body is good
+// receive reads once. whole says whether the response is complete; body is good
 // until the next call.
 func (c *conn) receive() (status int, body []byte, whole bool, err error) {
 	if cap(c.buffer)-len(c.buffer) < 1024 {

@@ -1,5 +1,5 @@
-// Package load asks an HTTP/1.1 server for answers from one thread, in either of
-// two ways: as fast as the answers come, or at a fixed rate whatever the answers
+// Package load asks an HTTP/1.1 server for responses from one thread, in either of
+// two ways: as fast as the responses come, or at a fixed rate whatever the responses
 // do. It exists beside wrk and h2load because those have no fixed rate that is
 // free of coordinated omission, send one request over and over, and do not hold
 // ten thousand connections for later.
@@ -40,10 +40,10 @@ type Plan struct {
 	// Request returns the bytes of the nth request, which stay as they are until
 	// the next call.
 	Request func(n int) []byte
-	// Answer, if set, is called with each answer and the number of its request. It
+	// Answer, if set, is called with each response and the number of its request. It
 	// must not keep body.
 	Answer func(n, status int, body []byte)
-	// AtEnd, if set, is called when all answers are there and all connections are
+	// AtEnd, if set, is called when all responses are there and all connections are
 	// still open.
 	AtEnd func() error
 }
@@ -55,7 +55,7 @@ type Result struct {
 	Latency  *hdrhistogram.Histogram // nanoseconds
 }
 
-// Run carries out a plan. Any answer but a success is an error, and so is a
+// Run carries out a plan. Any response but a success is an error, and so is a
 // connection that ends. It may be called at the same time for several servers.
 func Run(ctx context.Context, p Plan) (Result, error) {
 	runtime.LockOSThread()
@@ -105,7 +105,7 @@ type loop struct {
 	begun, now   time.Time
 	sent         int // requests sent or due
 	recorded     int
-	waiting      int // requests without an answer
+	waiting      int // requests without a response
 }
 
 func newLoop(p Plan) (*loop, error) {
@@ -209,7 +209,7 @@ func (l *loop) serve(events []unix.EpollEvent, end time.Time) error {
 
 // askDue sends every request that is due, and sets the timer to the next one.
 // Requests take turns with the connections; one whose connection still waits for
-// an answer is sent as soon as that has come.
+// a response is sent as soon as that has come.
 func (l *loop) askDue(end time.Time) error {
 	if !l.asking(end) {
 		return nil

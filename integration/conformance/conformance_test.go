@@ -1,12 +1,12 @@
 // Package conformance holds what the RFCs ask of an authorization server for
 // machine clients and of the resource server in front of the services, as
-// requests and answers in testdata: one case for each MUST and SHOULD, named by
+// requests and responses in testdata: one case for each MUST and SHOULD, named by
 // RFC and section. They run against the gateway's binary over real sockets.
 //
 // # The files
 //
 // A case begins with its name, RFC/section/what. Lines with # say what is asked.
-// Lines with > are the request as it is sent, lines with < the answer that must
+// Lines with > are the request as it is sent, lines with < the response that must
 // come; further pairs follow each other within the case. A line "* N" has the
 // pair before it played N times.
 //
@@ -23,9 +23,9 @@
 //	< {"error": "unsupported_grant_type", "error_description": "{any}"}
 //
 // Left out of a request are Host, Connection and Content-Length, unless the case
-// is about them: they are filled in. Of an answer, what is not named is not
+// is about them: they are filled in. Of a response, what is not named is not
 // looked at, except for the rules in invariants_test.go, which hold for every
-// answer; a body is compared as a whole. A line "@ NAME" sends the case to
+// response; a body is compared as a whole. A line "@ NAME" sends the case to
 // another gateway: see gateways. Placeholders are explained in expand_test.go
 // and match_test.go.
 package conformance

@@ -11,7 +11,7 @@ import (
 	"snowgate/integration/gatewaytest"
 )
 
-// checkInvariants checks what holds for every answer, whatever the case is about.
+// checkInvariants checks what holds for every response, whatever the case is about.
 func checkInvariants(t *testing.T, request string, got gatewaytest.Response) {
 	t.Helper()
 	target := strings.Fields(request)[1]
@@ -37,20 +37,20 @@ func checkInvariants(t *testing.T, request string, got gatewaytest.Response) {
 	}
 }
 
-// checkEndpoint checks what every answer of an OAuth endpoint has.
+// checkEndpoint checks what every response of an OAuth endpoint has.
 func checkEndpoint(t *testing.T, got gatewaytest.Response) {
 	t.Helper()
 	if cache := got.Header.Values("Cache-Control"); len(cache) != 1 || cache[0] != "no-store" {
 		t.Errorf("Cache-Control = %q, want no-store", cache)
 	}
-	var answer map[string]any
-	_ = json.Unmarshal([]byte(got.Body), &answer)
+	var response map[string]any
+	_ = json.Unmarshal([]byte(got.Body), &response)
 	refused := got.StatusCode >= http.StatusBadRequest && got.Body != ""
-	if refused != (answer["error"] != nil) && answer["title"] == nil {
-		t.Errorf("%d with error = %v", got.StatusCode, answer["error"])
+	if refused != (response["error"] != nil) && response["title"] == nil {
+		t.Errorf("%d with error = %v", got.StatusCode, response["error"])
 	}
 	for _, name := range []string{"error", "error_description"} { // RFC 6749 §5.2
-		text, _ := answer[name].(string)
+		text, _ := response[name].(string)
 		for _, c := range text {
 			if c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
 				t.Errorf("%s %q has %q", name, text, c)

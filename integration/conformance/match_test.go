@@ -13,7 +13,7 @@ import (
 	"snowgate/integration/gatewaytest"
 )
 
-// matchers are what the expected answer may hold in place of a value. In JSON
+// matchers are what the expected response may hold in place of a value. In JSON
 // they are written as strings, also for what is none. "..." as the name of a
 // member stands for any further ones.
 //
@@ -36,7 +36,7 @@ var matchers = map[string]func(value any) bool{
 
 var tokenSyntax = regexp.MustCompile(`^sgt_[0-9A-Za-z]{11}_[0-9A-Za-z]{54}$`)
 
-// play sends one request and compares the answer.
+// play sends one request and compares the response.
 func (p *player) play(e exchange) {
 	p.t.Helper()
 	request := p.wire(e.request)

@@ -18,7 +18,7 @@ import (
 // TestUnknownClientLooksLikeAWrongSecret asks the running gateway in the name of
 // a client that is there and of one that is not, both with a wrong secret, in
 // pairs and in random order, over two connections that stay open. Nothing may
-// tell them apart: status, fields, text, nor the time of the answer, of which the
+// tell them apart: status, fields, text, nor the time of the response, of which the
 // median of the differences within the pairs is judged. The tolerance is wide
 // enough for a busy machine, and far below one look-up anywhere else; package
 // handlers has the same test in process, with a fine one.
@@ -36,7 +36,7 @@ func TestUnknownClientLooksLikeAWrongSecret(t *testing.T) {
 				break
 			}
 		}
-		if diff := cmp.Diff(known.answers, unknown.answers); diff != "" {
+		if diff := cmp.Diff(known.responses, unknown.responses); diff != "" {
 			t.Errorf("%s tells an unknown client from a wrong secret (-wrong +unknown):\n%s", path, diff)
 		}
 		t.Logf("%s: an unknown client takes %v longer than the %v of a wrong secret", path, difference, usual)
@@ -48,10 +48,10 @@ func TestUnknownClientLooksLikeAWrongSecret(t *testing.T) {
 
 // asker sends one request again and again.
 type asker struct {
-	conn    net.Conn
-	in      *bufio.Reader
-	request string
-	answers map[string]bool // what came, without what differs between any two answers
+	conn      net.Conn
+	in        *bufio.Reader
+	request   string
+	responses map[string]bool // what came, without what differs between any two responses
 }
 
 func newAsker(t *testing.T, g *gateway, path, id, secret string) *asker {
@@ -63,7 +63,7 @@ func newAsker(t *testing.T, g *gateway, path, id, secret string) *asker {
 	return &asker{conn, bufio.NewReader(conn), request, make(map[string]bool)}
 }
 
-// ask sends the request once and returns how long the answer took.
+// ask sends the request once and returns how long the response took.
 func (a *asker) ask(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -82,7 +82,7 @@ func (a *asker) ask(t *testing.T) time.Duration {
 	for _, name := range []string{"Date", "X-Request-Id", "Retry-After"} {
 		response.Header.Del(name)
 	}
-	a.answers[fmt.Sprintln(response.StatusCode, response.Header, string(body))] = true
+	a.responses[fmt.Sprintln(response.StatusCode, response.Header, string(body))] = true
 	return took
 }
 

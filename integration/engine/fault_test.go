@@ -21,7 +21,7 @@ func TestKilledContainer(t *testing.T) {
 	others := p.bystander(t)
 	p.scaleBack(t, "inventory", 2)
 	l := p.load(t, "/inventory/1", "inventory")
-	eventually(t, patience, "both are asked", func() bool { return len(answers(l.since(time.Time{}))) == 2 })
+	eventually(t, patience, "both are asked", func() bool { return len(responses(l.since(time.Time{}))) == 2 })
 	uploads := make([]*upload, 16) // so many that both have some
 	for i := range uploads {
 		uploads[i] = p.startUpload(t, "/inventory/upload/"+strconv.Itoa(i))
@@ -74,7 +74,7 @@ func TestUnhealthyContainer(t *testing.T) {
 	others := p.bystander(t)
 	p.scaleBack(t, "inventory", 2)
 	l := p.load(t, "/inventory/1", "inventory")
-	eventually(t, patience, "both are asked", func() bool { return len(answers(l.since(time.Time{}))) == 2 })
+	eventually(t, patience, "both are asked", func() bool { return len(responses(l.since(time.Time{}))) == 2 })
 
 	patient := p.containers(t, "inventory")[0].ID
 	ill := time.Now()
@@ -94,7 +94,7 @@ func TestUnhealthyContainer(t *testing.T) {
 	docker(t, "kill", "-s", "USR2", patient)
 	p.awaitHealth(t, patient, "healthy")
 	well := time.Now()
-	eventually(t, patience, "it is asked again", func() bool { return answers(l.since(well))[host(patient)] > 0 })
+	eventually(t, patience, "it is asked again", func() bool { return responses(l.since(well))[host(patient)] > 0 })
 	t.Logf("asked again %v after it is well", time.Since(well))
 	outcomes := l.stop()
 	if n := len(failures(outcomes)); n > 0 {
@@ -171,16 +171,16 @@ func (p *project) awaitHealth(t *testing.T, id, status string) time.Time {
 
 // upload is a request whose body does not end before it is told to.
 type upload struct {
-	body   *io.PipeWriter
-	answer chan error
-	by     string // who answered
+	body     *io.PipeWriter
+	response chan error
+	by       string // who answered
 }
 
 // startUpload sends the beginning of a request that stays under way.
 func (p *project) startUpload(t *testing.T, path string) *upload {
 	t.Helper()
 	in, out := io.Pipe()
-	u := &upload{body: out, answer: make(chan error, 1)}
+	u := &upload{body: out, response: make(chan error, 1)}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+path, in)
@@ -189,7 +189,7 @@ func (p *project) startUpload(t *testing.T, path string) *upload {
 	}
 	request.Header.Set("Authorization", "Bearer "+p.token)
 	transport := &http.Transport{DisableKeepAlives: true}
-	go func() { u.answer <- u.send(transport, request) }()
+	go func() { u.response <- u.send(transport, request) }()
 	if _, err := out.Write(bytes.Repeat([]byte("x"), loadBody)); err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +214,6 @@ func (u *upload) send(transport *http.Transport, request *http.Request) error {
 // finish ends the body and returns who answered.
 func (u *upload) finish() (by string, err error) {
 	_ = u.body.Close()
-	err = <-u.answer
+	err = <-u.response
 	return u.by, err
 }

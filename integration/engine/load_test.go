@@ -108,18 +108,18 @@ func (l *load) ask(n int) outcome {
 		client, kind = l.once, "new"
 	}
 	one := outcome{sent: time.Now(), request: fmt.Sprintf("%s on a %s connection, %d bytes", method, kind, size)}
-	answer, err := l.exchange(client, method, size)
-	one.ended, one.replica = time.Now(), answer.Hostname
+	response, err := l.exchange(client, method, size)
+	one.ended, one.replica = time.Now(), response.Hostname
 	switch {
 	case err != nil:
 		one.failure = reason(err)
-	case answer.Name != l.name || answer.Method != method || answer.Body != int64(size):
-		one.failure = fmt.Sprintf("%s answers to a %s with %d bytes", answer.Name, answer.Method, answer.Body)
+	case response.Name != l.name || response.Method != method || response.Body != int64(size):
+		one.failure = fmt.Sprintf("%s answers to a %s with %d bytes", response.Name, response.Method, response.Body)
 	}
 	return one
 }
 
-// exchange sends one request and reads the whole answer.
+// exchange sends one request and reads the whole response.
 func (l *load) exchange(client *http.Client, method string, size int) (answer echo.Received, err error) {
 	request, err := http.NewRequestWithContext(context.Background(), method, l.url, bytes.NewReader(make([]byte, size)))
 	if err != nil {
@@ -162,7 +162,7 @@ func reason(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
+		return "no response in time"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused by the gateway"
 	case errors.Is(err, syscall.ECONNRESET):
@@ -204,8 +204,8 @@ func (l *load) those(wanted func(outcome) bool) []outcome {
 	return found
 }
 
-// answers counts the good outcomes by who answered.
-func answers(outcomes []outcome) map[string]int {
+// responses counts the good outcomes by who answered.
+func responses(outcomes []outcome) map[string]int {
 	counts := make(map[string]int)
 	for _, o := range outcomes {
 		if o.failure == "" {
@@ -235,8 +235,8 @@ func describe(outcomes []outcome, begin time.Time) string {
 		fmt.Fprintf(&text, "\n  %4d × %s\n         first sent at %.3f s, ended at %.3f s (%s); last ended at %.3f s",
 			len(group), why, first.sent.Sub(begin).Seconds(), first.ended.Sub(begin).Seconds(), first.request, last.ended.Sub(begin).Seconds())
 	}
-	for _, replica := range slices.Sorted(maps.Keys(answers(outcomes))) {
-		fmt.Fprintf(&text, "\n  %4d answered by %s", answers(outcomes)[replica], replica)
+	for _, replica := range slices.Sorted(maps.Keys(responses(outcomes))) {
+		fmt.Fprintf(&text, "\n  %4d answered by %s", responses(outcomes)[replica], replica)
 	}
 	return text.String()
 }
@@ -265,8 +265,8 @@ func slowest(outcomes []outcome) time.Duration {
 func TestLoadCountsFailures(t *testing.T) {
 	good := echo.Handler("orders")
 	for name, test := range map[string]struct {
-		answer http.HandlerFunc
-		want   string // the beginning of the failure; empty: none
+		response http.HandlerFunc
+		want     string // the beginning of the failure; empty: none
 	}{
 		"good":          {good.ServeHTTP, ""},
 		"other service": {echo.Handler("billing").ServeHTTP, "billing answers"},
@@ -282,14 +282,14 @@ func TestLoadCountsFailures(t *testing.T) {
 		}, "orders answers to a POST with 0 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(test.answer)
+			server := httptest.NewServer(test.response)
 			defer server.Close()
 			l := startLoad(t, server.URL, "token", "orders", 10*loadRate)
 			awaitOutcomes(t, l, 40)
 			outcomes := l.stop()
 			host, _ := os.Hostname()
 			if test.want == "" {
-				if len(failures(outcomes)) > 0 || answers(outcomes)[host] != len(outcomes) {
+				if len(failures(outcomes)) > 0 || responses(outcomes)[host] != len(outcomes) {
 					t.Error(describe(outcomes, outcomes[0].sent))
 				}
 				return

@@ -22,7 +22,7 @@ func TestScale(t *testing.T) {
 	p.scale(t, "inventory", 3)
 	up := time.Now()
 	for _, l := range []*load{labels, name} {
-		eventually(t, patience, "all three are asked", func() bool { return len(answers(l.since(begin))) == 3 })
+		eventually(t, patience, "all three are asked", func() bool { return len(responses(l.since(begin))) == 3 })
 		t.Logf("%s: all three are asked %.1f s after they were started", l.url, time.Since(up).Seconds())
 	}
 	restarted := p.containers(t, "inventory")[0].ID
@@ -36,7 +36,7 @@ func TestScale(t *testing.T) {
 		t.Errorf("%s: a request is sent to it %v after it was told to end, want at most %v", labels.url, late, leaveTime)
 	}
 	for _, l := range []*load{labels, name} {
-		eventually(t, patience, "the one that was restarted is asked", func() bool { return answers(l.since(again))[host(restarted)] > 0 })
+		eventually(t, patience, "the one that was restarted is asked", func() bool { return responses(l.since(again))[host(restarted)] > 0 })
 		t.Logf("%s: it is asked again %.1f s after its restart", l.url, time.Since(again).Seconds())
 	}
 	p.scale(t, "inventory", 1)
@@ -49,7 +49,7 @@ func TestScale(t *testing.T) {
 		if n := len(failures(outcomes)); n > 0 {
 			t.Errorf("%s: %d requests failed", l.url, n)
 		}
-		if late := answers(l.since(down)); len(late) != 1 || late[left] == 0 {
+		if late := responses(l.since(down)); len(late) != 1 || late[left] == 0 {
 			t.Errorf("%s: after the others are gone these answer: %v, want only %s", l.url, late, left)
 		}
 	}

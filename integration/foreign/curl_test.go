@@ -79,7 +79,7 @@ func (s stage) base(secure bool) (url string, args []string) {
 	return s.plain, nil
 }
 
-// serveFiles is a service with a file, an echo and a compressed answer.
+// serveFiles is a service with a file, an echo and a compressed response.
 func serveFiles(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/file":

@@ -24,22 +24,22 @@ func (g *Gateway) Dial() net.Conn {
 }
 
 // Exchange writes text as it is on a connection of its own and returns the first
-// answer that is not interim. The zero Response says that the gateway closed the
+// response that is not interim. The zero Response says that the gateway closed the
 // connection without one.
 func (g *Gateway) Exchange(text string) Response {
 	g.t.Helper()
-	answers, _ := g.Conversation(text, 1)
-	if len(answers) == 0 {
+	responses, _ := g.Conversation(text, 1)
+	if len(responses) == 0 {
 		return Response{}
 	}
-	return answers[0]
+	return responses[0]
 }
 
 // Conversation writes text, which may hold several requests, on a connection of
-// its own and returns the answers that come back, at most so many, without the
+// its own and returns the responses that come back, at most so many, without the
 // interim ones. closed tells that the gateway closed the connection after them;
 // it is looked at only if there were fewer answers than that.
-func (g *Gateway) Conversation(text string, most int) (answers []Response, closed bool) {
+func (g *Gateway) Conversation(text string, most int) (responses []Response, closed bool) {
 	g.t.Helper()
 	conn := g.Dial()
 	defer conn.Close()
@@ -48,10 +48,10 @@ func (g *Gateway) Conversation(text string, most int) (answers []Response, close
 	_ = conn.SetReadDeadline(begin.Add(patience))
 	in := bufio.NewReader(conn)
 	method, _, _ := strings.Cut(text, " ")
-	for len(answers) < most {
+	for len(responses) < most {
 		response, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
-			return answers, !errors.Is(err, os.ErrDeadlineExceeded)
+			return responses, !errors.Is(err, os.ErrDeadlineExceeded)
 		}
 		if response.StatusCode < http.StatusOK {
 			continue
@@ -59,11 +59,11 @@ func (g *Gateway) Conversation(text string, most int) (answers []Response, close
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		remembered.inspect(response.StatusCode, response.Header, string(body))
-		answers = append(answers, Response{response.StatusCode, response.Header, string(body), time.Since(begin)})
+		responses = append(responses, Response{response.StatusCode, response.Header, string(body), time.Since(begin)})
 		if err != nil {
-			return answers, !errors.Is(err, os.ErrDeadlineExceeded)
+			return responses, !errors.Is(err, os.ErrDeadlineExceeded)
 		}
 		method = http.MethodGet
 	}
-	return answers, false
+	return responses, false
 }

@@ -326,13 +326,13 @@ func NewClient(id string, scopes string, extra ...string) Credentials {
 func (g *Gateway) Token(c Credentials, form ...string) string {
 	g.t.Helper()
 	status, body := g.Post("/oauth2/token", c, append([]string{"grant_type", "client_credentials"}, form...)...)
-	var answer struct {
+	var response struct {
 		AccessToken string `json:"access_token"`
 	}
-	if err := json.Unmarshal([]byte(body), &answer); status != http.StatusOK || err != nil {
+	if err := json.Unmarshal([]byte(body), &response); status != http.StatusOK || err != nil {
 		g.t.Fatalf("POST /oauth2/token = %d %s", status, body)
 	}
-	return answer.AccessToken
+	return response.AccessToken
 }
 
 // Post sends a form, given as names and values, with Basic credentials.
@@ -369,15 +369,15 @@ func (g *Gateway) Request(method, path string, body io.Reader) *http.Request {
 	return request
 }
 
-// Response is an answer that was read to its end.
+// Response is a response that was read to its end.
 type Response struct {
 	StatusCode int
 	Header     http.Header
 	Body       string
-	Duration   time.Duration // from sending the request to the end of the answer
+	Duration   time.Duration // from sending the request to the end of the response
 }
 
-// Do sends a request on a connection of its own and reads the whole answer.
+// Do sends a request on a connection of its own and reads the whole response.
 func (g *Gateway) Do(request *http.Request) Response {
 	g.t.Helper()
 	response, err := Do(request)

@@ -65,8 +65,8 @@ func (g *Gateway) Memory() int64 {
 	return 0
 }
 
-// WaitServed calls ask until its answer has status 200 and returns how long that
-// took. The test fails if it takes longer than within, or if an answer on the
+// WaitServed calls ask until its response has status 200 and returns how long that
+// took. The test fails if it takes longer than within, or if a response on the
 // way there is neither 200 nor 503.
 func (g *Gateway) WaitServed(within time.Duration, what string, ask func() Response) time.Duration {
 	g.t.Helper()

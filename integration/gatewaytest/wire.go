@@ -23,26 +23,26 @@ type Recorder struct {
 
 	t        testing.TB
 	listener net.Listener
-	answer   string
+	response string
 	mu       sync.Mutex
 	requests []string
 }
 
-// DefaultAnswer is what a Recorder answers unless told otherwise.
-const DefaultAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+// DefaultResponse is what a Recorder responds with unless told otherwise.
+const DefaultResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// NewRecorder starts an upstream on a free port. answer is sent for each
-// request, [DefaultAnswer] if it is empty.
-func NewRecorder(t testing.TB, answer string) *Recorder {
+// NewRecorder starts an upstream on a free port. response is sent for each
+// request, [DefaultResponse] if it is empty.
+func NewRecorder(t testing.TB, response string) *Recorder {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer == "" {
-		answer = DefaultAnswer
+	if response == "" {
+		response = DefaultResponse
 	}
-	r := &Recorder{URL: "http://" + listener.Addr().String(), Addr: listener.Addr().String(), t: t, listener: listener, answer: answer}
+	r := &Recorder{URL: "http://" + listener.Addr().String(), Addr: listener.Addr().String(), t: t, listener: listener, response: response}
 	t.Cleanup(func() { _ = listener.Close() })
 	go r.serve()
 	return r
@@ -77,7 +77,7 @@ func (r *Recorder) record(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		if _, err := io.WriteString(conn, r.answer); err != nil || !strings.HasPrefix(r.answer, DefaultAnswer) {
+		if _, err := io.WriteString(conn, r.response); err != nil || !strings.HasPrefix(r.response, DefaultResponse) {
 			return
 		}
 	}

@@ -165,7 +165,7 @@ func (p *play) ask(conn net.Conn, proceed <-chan struct{}) error {
 
 // read reads one response.
 func (c *client) read(p *play, release func()) (o outcome) {
-	o.body = newReading(p.answer.key)
+	o.body = newReading(p.response.key)
 	for {
 		r, err := http.ReadResponse(c.in, &http.Request{Method: p.method})
 		if err != nil {
@@ -209,8 +209,8 @@ func (o *outcome) copy(c *client, p *play, r *http.Response) {
 				return
 			}
 		}
-		if p.upgrade && p.answer.abortAt < 0 {
-			if room = min(room, p.answer.size-o.body.n); room == 0 {
+		if p.upgrade && p.response.abortAt < 0 {
+			if room = min(room, p.response.size-o.body.n); room == 0 {
 				// The client has all. What it sends still is on its way.
 				if p.request.size > 0 && !p.clientAborts() {
 					p.serviceHas.await(p.request.size, patience)

@@ -45,7 +45,7 @@ func compare(e *exchange, ours, theirs *record) []difference {
 	if a.end == own && b.end == whole {
 		return append(l, difference{what: "refused", ours: fmt.Sprint(a.status), theirs: fmt.Sprint(b.status)})
 	}
-	if e.clientAborts() || e.upgrade && e.answer.abortAt >= 0 {
+	if e.clientAborts() || e.upgrade && e.response.abortAt >= 0 {
 		return l // one side leaves while the other sends: all else is a race; see absolute
 	}
 	l.add("end", a.class(e), b.class(e))
@@ -77,10 +77,10 @@ func (o *outcome) class(e *exchange) string {
 	switch {
 	case (e.odd != "" || e.wrongRequest != nil) && o.end != whole && o.end != hung:
 		return "refused" // the server of both closes the connection with bytes left to be read, which is a reset
-	case e.wrongAnswer != nil && o.end == closed: // what was kept back of the response is not sent
+	case e.wrongResponse != nil && o.end == closed: // what was kept back of the response is not sent
 		return broke
-	case e.answer.reset && e.answer.abortAt >= 0 && o.end != whole && o.end != hung,
-		o.end == closed && o.status == 0 && e.answer.abortAt >= e.answer.head:
+	case e.response.reset && e.response.abortAt >= 0 && o.end != whole && o.end != hung,
+		o.end == closed && o.status == 0 && e.response.abortAt >= e.response.head:
 		return broke
 	}
 	return o.end
@@ -115,8 +115,8 @@ func absolute(e *exchange, r *record) (faults []string) {
 	if o.body != nil && o.body.fault != "" {
 		add("response: %s", o.body.fault)
 	}
-	if o.end == whole && e.method != http.MethodHead && e.answer.coding != closing && o.body.n != e.answer.size && !e.upgrade {
-		add("response: the client takes %d bytes for all of %d", o.body.n, e.answer.size)
+	if o.end == whole && e.method != http.MethodHead && e.response.coding != closing && o.body.n != e.response.size && !e.upgrade {
+		add("response: the client takes %d bytes for all of %d", o.body.n, e.response.size)
 	}
 	if o.end == hung {
 		add("the client waits in vain")
@@ -147,7 +147,7 @@ func absoluteOfWrong(e *exchange, r *record) (faults []string) {
 	if o.header.Get("X-Answer") == "smuggled" {
 		faults = append(faults, "the client gets the response that was hidden in another one")
 	}
-	if e.wrongAnswer != nil && e.wrongAnswer.refused && o.end == whole {
+	if e.wrongResponse != nil && e.wrongResponse.refused && o.end == whole {
 		faults = append(faults, "the malformed response comes through as a whole one")
 	}
 	for _, a := range r.arrivals {

@@ -28,14 +28,14 @@ func (e *exchange) features() (list []string) {
 	note(e.upgrade, "upgrade to WebSocket")
 	note(e.upgrade && e.ahead, "upgrade, client sends ahead of the 101")
 	note(e.switches, "upgrade with a body")
-	note(e.answer.lie > 0, "length without a body (%s)", map[bool]string{true: "HEAD", false: "304"}[e.method == http.MethodHead])
+	note(e.response.lie > 0, "length without a body (%s)", map[bool]string{true: "HEAD", false: "304"}[e.method == http.MethodHead])
 	note(e.status == 204 || e.status == 304, "status %d", e.status)
 	note(len(e.codes) > 0, "interim responses (1xx)")
 	note(e.ending == silent, "service closes its connection without saying so")
 	note(e.request.abortAt >= 0, "client aborts in the %s, %s", e.request.where(), e.request.manner())
 	note(e.leaves >= 0, "client leaves within the response, %s", e.request.manner())
-	note(e.answer.abortAt >= 0, "service aborts in the %s, %s", e.answer.where(), e.answer.manner())
-	for who, m := range map[string]*message{"request": &e.request, "response": &e.answer} {
+	note(e.response.abortAt >= 0, "service aborts in the %s, %s", e.response.where(), e.response.manner())
+	for who, m := range map[string]*message{"request": &e.request, "response": &e.response} {
 		note(true, "%s: body with %s", who, m.coding)
 		note(len(m.trailer) > 0, "%s: trailer", who)
 		note(m.extension != "", "%s: chunk extension", who)

@@ -150,8 +150,8 @@ func (g generator) malformed(e *exchange) {
 	if g.one(2) {
 		e.lane, e.target = crooked, "/crooked/malformed"
 		e.method = pick(g, "GET", "OPTIONS")
-		e.wrongAnswer = &wrongResponses[g.IntN(len(wrongResponses))]
-		if strings.HasSuffix(e.wrongAnswer.name, "HEAD") {
+		e.wrongResponse = &wrongResponses[g.IntN(len(wrongResponses))]
+		if strings.HasSuffix(e.wrongResponse.name, "HEAD") {
 			e.method = "HEAD"
 		}
 		e.kind = "malformed response"
@@ -159,8 +159,8 @@ func (g generator) malformed(e *exchange) {
 		e.wrongRequest = &wrongRequests[g.IntN(len(wrongRequests))]
 		e.kind = "malformed request"
 	}
-	e.answer.coding, e.answer.size = sized, 3
-	e.answer.fields = []field{{"X-Answer", e.text()}}
+	e.response.coding, e.response.size = sized, 3
+	e.response.fields = []field{{"X-Answer", e.text()}}
 	g.build(e)
 	if e.wrongRequest != nil {
 		fields := fmt.Sprintf("X-Torture: %s\nHost: torture.test\n", e.mark("a"))
@@ -172,10 +172,10 @@ func (g generator) malformed(e *exchange) {
 		e.request.slice(g.Rand)
 		return
 	}
-	e.answer.malform(e.wrongAnswer.text, "{M}", "X-Answer: "+e.text()+"\n",
+	e.response.malform(e.wrongResponse.text, "{M}", "X-Answer: "+e.text()+"\n",
 		"{S}", "HTTP/1.1 200 OK\nX-Answer: smuggled\nContent-Length: 3\n\nxyz")
-	if !e.wrongAnswer.more {
-		e.answer.slice(g.Rand)
+	if !e.wrongResponse.more {
+		e.response.slice(g.Rand)
 	}
 }
 
@@ -195,5 +195,5 @@ func (e *exchange) wrong() *fault {
 	if e.wrongRequest != nil {
 		return e.wrongRequest
 	}
-	return e.wrongAnswer
+	return e.wrongResponse
 }

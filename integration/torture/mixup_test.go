@@ -24,7 +24,7 @@ func TestMixUpIsSeen(t *testing.T) {
 			if way == "request" {
 				test.mixUp(&one.request, &other.request)
 			} else {
-				test.mixUp(&one.answer, &other.answer)
+				test.mixUp(&one.response, &other.response)
 			}
 			faults := absolute(one, holdDirectly(t, one))
 			if seen := strings.Contains(strings.Join(faults, "\n"), way+": byte"); seen == test.whole {
@@ -39,10 +39,10 @@ func TestMixUpIsSeen(t *testing.T) {
 func TestForeignResponseIsSeen(t *testing.T) {
 	one, other := newSized(1), newSized(2)
 	for _, e := range []*exchange{one, other} {
-		e.status, e.answer.coding, e.answer.size = 204, none, 0
-		e.answer.build("HTTP/1.1 204 No Content\r\n")
+		e.status, e.response.coding, e.response.size = 204, none, 0
+		e.response.build("HTTP/1.1 204 No Content\r\n")
 	}
-	one.answer.wire = other.answer.wire
+	one.response.wire = other.response.wire
 	if faults := absolute(one, holdDirectly(t, one)); len(faults) == 0 {
 		t.Error("the response to another exchange is taken for that of this one")
 	}
@@ -51,11 +51,11 @@ func TestForeignResponseIsSeen(t *testing.T) {
 // newSized returns an exchange with bodies of the same length as those of others.
 func newSized(id uint64) *exchange {
 	e := &exchange{id: id, lane: calm, kind: "plain", method: "POST", target: "/calm/", status: 200, leaves: -1, when: -1, ending: keeps}
-	e.request.key, e.answer.key = stream(id<<1), stream(id<<1|1)
-	e.request.coding, e.request.size, e.answer.coding, e.answer.size = sized, 1000, sized, 1000
-	e.answer.fields = []field{{"X-Answer", e.text()}}
+	e.request.key, e.response.key = stream(id<<1), stream(id<<1|1)
+	e.request.coding, e.request.size, e.response.coding, e.response.size = sized, 1000, sized, 1000
+	e.response.fields = []field{{"X-Answer", e.text()}}
 	e.request.build("POST /calm/ HTTP/1.1\r\nX-Torture: " + e.mark("a") + "\r\nHost: torture.test\r\n")
-	e.answer.build("HTTP/1.1 200 OK\r\n")
+	e.response.build("HTTP/1.1 200 OK\r\n")
 	return e
 }
 

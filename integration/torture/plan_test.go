@@ -42,14 +42,14 @@ type exchange struct {
 	ahead   bool // the client does not wait for the service to switch protocols
 	follows bool // sent together with the request before
 
-	switches                  bool   // the service takes an upgrade whose request has a body, if it is asked for one
-	standard                  bool   // by the gateway with net/http's transport
-	wrongRequest, wrongAnswer *fault // malformed framing
+	switches                    bool   // the service takes an upgrade whose request has a body, if it is asked for one
+	standard                    bool   // by the gateway with net/http's transport
+	wrongRequest, wrongResponse *fault // malformed framing
 
 	request  message
 	interims []*message
 	codes    []int // of the interim responses
-	answer   message
+	response message
 	status   int
 	when     int // bytes of the request body that the service reads before it answers; -1: all
 	refuses  bool
@@ -86,12 +86,12 @@ func (e *exchange) String() string {
 	}
 	note(e.request.abortAt >= 0, "client aborts at %d of %d, reset %v", e.request.abortAt, len(e.request.wire), e.request.reset)
 	note(e.leaves >= 0, "client leaves after %d", e.leaves)
-	note(e.answer.abortAt >= 0, "service aborts at %d of %d (head %d), reset %v", e.answer.abortAt, len(e.answer.wire), e.answer.head, e.answer.reset)
+	note(e.response.abortAt >= 0, "service aborts at %d of %d (head %d), reset %v", e.response.abortAt, len(e.response.wire), e.response.head, e.response.reset)
 	note(e.early(), "answered after %d", e.when)
 	note(len(e.codes) > 0, "interim %v", e.codes)
 	return fmt.Sprintf("exchange %016x (%s): %s %s, %s %d; %d, %s %d, service %s; %s\nrequest head %.900q\nresponse head %.900q", e.id, e.kind, e.method, e.target,
-		e.request.coding, e.request.size, e.status, e.answer.coding, e.answer.size, e.ending, strings.Join(extra, ", "),
-		e.request.wire[:e.request.head], e.answer.wire[:e.answer.head])
+		e.request.coding, e.request.size, e.status, e.response.coding, e.response.size, e.ending, strings.Join(extra, ", "),
+		e.request.wire[:e.request.head], e.response.wire[:e.response.head])
 }
 
 // A generator makes conversations of random numbers.
@@ -119,12 +119,12 @@ func newConversation(seed, number, round uint64) []*exchange {
 // on what comes back.
 func (e *exchange) pipelines() bool {
 	return !e.clientAborts() && !e.early() && !e.expect && !e.upgrade && !e.close && !e.old && !e.switches &&
-		e.odd == "" && e.wrong() == nil && e.answer.abortAt < 0
+		e.odd == "" && e.wrong() == nil && e.response.abortAt < 0
 }
 
 func (g generator) exchange(e *exchange) *exchange {
 	e.lane = pick(g, calm, calm, calm, calm, restless, crooked, tunnels, h2c, h2c, h2)
-	e.request.key, e.answer.key = stream(e.id<<1), stream(e.id<<1|1)
+	e.request.key, e.response.key = stream(e.id<<1), stream(e.id<<1|1)
 	if e.lane == tunnels && !g.one(4) {
 		g.tunnel(e)
 		return e
@@ -156,7 +156,7 @@ func (e *exchange) describe() string {
 		return "client aborts the request"
 	case e.leaves >= 0:
 		return "client leaves within the response"
-	case e.answer.abortAt >= 0:
+	case e.response.abortAt >= 0:
 		return "service aborts the response"
 	case e.expect:
 		return "Expect: 100-continue"
@@ -164,10 +164,10 @@ func (e *exchange) describe() string {
 		return "early response"
 	case len(e.codes) > 0:
 		return "interim responses"
-	case len(e.request.trailer)+len(e.answer.trailer) > 0:
+	case len(e.request.trailer)+len(e.response.trailer) > 0:
 		return "trailers"
 	}
-	return "plain, " + e.request.coding.String() + " / " + e.answer.coding.String()
+	return "plain, " + e.request.coding.String() + " / " + e.response.coding.String()
 }
 
 // size returns the length of a body: mostly small, at times around what buffers hold, rarely large.
@@ -242,7 +242,7 @@ var requestFields = []field{
 	{"X-Utf8", "gr\u00fc\u00df"}, {"Upgrade", "h2c"}, {"Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 }
 
-var answerFields = []field{
+var responseFields = []field{
 	{"Content-Type", "text/plain"}, {"Set-Cookie", "a=1"}, {"Set-Cookie", "b=2; Path=/"}, {"Server", "torture"},
 	{"Date", "Tue, 15 Nov 1994 08:12:31 GMT"}, {"Etag", "\"x\""}, {"Cache-Control", "no-store"}, {"Link", "</a>; rel=preload"},
 	{"X-Custom", "one"}, {"X-Custom", "two"}, {"X-Empty", ""}, {"x-LOWER-and-Upper", "kept"}, {"X-Long", strings.Repeat("long ", 1500)},
@@ -302,21 +302,21 @@ func (g generator) oddity(e *exchange) {
 // reply makes what the service says.
 func (g generator) reply(e *exchange) {
 	e.status = pick(g, 200, 200, 200, 200, 201, 204, 206, 301, 304, 400, 404, 418, 500, 502, 503, 599)
-	e.answer.fields = append([]field{{"X-Answer", e.text()}}, g.some(answerFields)...)
+	e.response.fields = append([]field{{"X-Answer", e.text()}}, g.some(responseFields)...)
 	switch {
 	case e.method == "HEAD" || e.status == http.StatusNotModified:
 		if g.one(2) {
-			e.answer.lie = 1 + g.IntN(5000)
+			e.response.lie = 1 + g.IntN(5000)
 		}
 	case e.status == http.StatusNoContent:
 	case e.lane == h2c || e.lane == h2:
-		g.body(&e.answer, sized, chunked, chunked)
+		g.body(&e.response, sized, chunked, chunked)
 	default:
-		g.body(&e.answer, sized, sized, chunked, chunked, chunked, closing)
+		g.body(&e.response, sized, sized, chunked, chunked, chunked, closing)
 	}
 	if g.one(8) {
 		for range 1 + g.IntN(3) {
-			m := &message{fields: g.some(answerFields)}
+			m := &message{fields: g.some(responseFields)}
 			e.codes, e.interims = append(e.codes, pick(g, 102, 103, 103, 150)), append(e.interims, m)
 		}
 	}
@@ -328,7 +328,7 @@ func (g generator) reply(e *exchange) {
 		}
 	}
 	switch {
-	case e.answer.coding == closing:
+	case e.response.coding == closing:
 		e.ending = says
 	case e.lane == restless && g.one(3):
 		e.ending = silent
@@ -350,7 +350,7 @@ func (g generator) build(e *exchange) {
 		e.request.fields = append(e.request.fields, field{"Connection", "close"})
 	}
 	if e.ending == says {
-		e.answer.fields = append(e.answer.fields, field{"Connection", "close"})
+		e.response.fields = append(e.response.fields, field{"Connection", "close"})
 	}
 	e.request.build(fmt.Sprintf("%s %s HTTP/%s\r\nX-Torture: %s\r\nHost: torture.test\r\n", e.method, e.target, version, e.mark("a")))
 	e.request.slice(g.Rand)
@@ -358,8 +358,8 @@ func (g generator) build(e *exchange) {
 		m.build(fmt.Sprintf("HTTP/1.1 %d Interim\r\n", e.codes[i]))
 		m.slice(g.Rand)
 	}
-	e.answer.build(fmt.Sprintf("HTTP/1.1 %d %s\r\n", e.status, pick(g, "Reason", "", "A longer reason")))
-	e.answer.slice(g.Rand)
+	e.response.build(fmt.Sprintf("HTTP/1.1 %d %s\r\n", e.status, pick(g, "Reason", "", "A longer reason")))
+	e.response.slice(g.Rand)
 }
 
 // breakOff has, at times, one side end the exchange before its time.
@@ -375,18 +375,18 @@ func (g generator) breakOff(e *exchange) {
 		}
 		e.request.reset = g.one(2)
 	case 1:
-		if e.answer.size > 0 {
-			e.leaves = g.IntN(e.answer.size)
+		if e.response.size > 0 {
+			e.leaves = g.IntN(e.response.size)
 			e.request.reset = g.one(2)
 		}
 	case 2, 3:
-		e.answer.abortAt = g.IntN(len(e.answer.wire))
-		if e.answer.size > 0 && !g.one(4) {
-			e.answer.abortAt = e.answer.head + g.IntN(len(e.answer.wire)-e.answer.head)
+		e.response.abortAt = g.IntN(len(e.response.wire))
+		if e.response.size > 0 && !g.one(4) {
+			e.response.abortAt = e.response.head + g.IntN(len(e.response.wire)-e.response.head)
 		}
-		e.answer.reset = g.one(3)
+		e.response.reset = g.one(3)
 		if e.early() {
-			e.answer.reset = false
+			e.response.reset = false
 		}
 	}
 }
@@ -398,22 +398,22 @@ func (g generator) tunnel(e *exchange) {
 		{"Connection", pick(g, "Upgrade", "upgrade", "keep-alive, Upgrade")}, {"Upgrade", pick(g, "websocket", "WebSocket")},
 		{"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}, {"Sec-WebSocket-Version", "13"},
 	}
-	e.answer.fields = []field{{"X-Answer", e.text()}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="}}
-	e.request.size, e.answer.size = g.size(), g.size()
+	e.response.fields = []field{{"X-Answer", e.text()}, {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="}}
+	e.request.size, e.response.size = g.size(), g.size()
 	e.request.build(fmt.Sprintf("GET %s HTTP/1.1\r\nX-Torture: %s\r\nHost: torture.test\r\n", e.target, e.mark("a")))
-	e.answer.build("HTTP/1.1 101 Switching Protocols\r\n")
+	e.response.build("HTTP/1.1 101 Switching Protocols\r\n")
 	e.request.slice(g.Rand)
-	e.answer.slice(g.Rand)
+	e.response.slice(g.Rand)
 	e.ending, e.ahead = says, g.one(3)
 	switch g.IntN(12) {
 	case 0: // the client ends it
 		e.request.abortAt = e.request.head + g.IntN(len(e.request.wire)-e.request.head+1)
 		e.request.reset, e.kind = g.one(2), "upgrade, client ends it"
 	case 1:
-		e.leaves = g.IntN(e.answer.size + 1)
+		e.leaves = g.IntN(e.response.size + 1)
 		e.request.reset, e.kind = g.one(2), "upgrade, client ends it"
 	case 2, 3: // the service ends it in the middle
-		e.answer.abortAt = e.answer.head + g.IntN(len(e.answer.wire)-e.answer.head+1)
+		e.response.abortAt = e.response.head + g.IntN(len(e.response.wire)-e.response.head+1)
 		e.kind = "upgrade, service ends it"
 	}
 }

@@ -145,7 +145,7 @@ func (s *site) serve(conn net.Conn) {
 			return
 		}
 		_ = conn.SetDeadline(time.Now().Add(patience))
-		lasts := p.answerOn(conn, in, r, a)
+		lasts := p.respondOn(conn, in, r, a)
 		if !lasts {
 			conn.Close()
 		}
@@ -156,8 +156,8 @@ func (s *site) serve(conn net.Conn) {
 	}
 }
 
-// answerOn plays one exchange. It reports whether the connection can be used again.
-func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arrival) bool {
+// respondOn plays one exchange. It reports whether the connection can be used again.
+func (p *play) respondOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arrival) bool {
 	if p.expect && !p.refuses && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		if _, err := io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
 			return false
@@ -170,12 +170,12 @@ func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arr
 	} else {
 		p.take(a, r, p.when)
 	}
-	if p.wrongAnswer != nil {
+	if p.wrongResponse != nil {
 		return p.misbehave(conn, a)
 	}
 	if p.switches && len(r.Header["Upgrade"]) > 0 {
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nX-Answer: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-			p.answer.fields[0].value)
+			p.response.fields[0].value)
 		return false
 	}
 	if !p.upgrade && (a.end == "broke off" || a.end == "hung") {
@@ -186,10 +186,10 @@ func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arr
 			return false
 		}
 	}
-	err := p.answer.write(conn, p.answer.wire, 0, len(p.answer.wire), p.clientHas.pause)
+	err := p.response.write(conn, p.response.wire, 0, len(p.response.wire), p.clientHas.pause)
 	if p.upgrade {
 		if err != nil {
-			hangUp(conn, p.answer.reset)
+			hangUp(conn, p.response.reset)
 		}
 		reading.Wait()
 		return false
@@ -214,12 +214,12 @@ func (p *play) answerOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *arr
 // it has given the connection to the next request already, which then gets it for a response, so
 // that transport is told to close the connection.
 func (p *play) misbehave(conn net.Conn, a *arrival) bool {
-	m := &p.answer
+	m := &p.response
 	wire := m.wire
-	if p.wrongAnswer.more && p.side != "a" {
+	if p.wrongResponse.more && p.side != "a" {
 		wire = bytes.Replace(wire, []byte("\r\n"), []byte("\r\nConnection: close\r\n"), 1)
 	}
-	if m.write(conn, wire, 0, len(wire), p.clientHas.pause) != nil || p.wrongAnswer.ends {
+	if m.write(conn, wire, 0, len(wire), p.clientHas.pause) != nil || p.wrongResponse.ends {
 		return false
 	}
 	return a.end == "whole"
@@ -228,11 +228,11 @@ func (p *play) misbehave(conn net.Conn, a *arrival) bool {
 // leave breaks the response off as planned. The kernel resets a connection that is closed with bytes
 // left to be read, and what was sent before can be lost with that: they are read first.
 func (p *play) leave(conn net.Conn, a *arrival) {
-	if !p.answer.reset && a.end != "whole" {
+	if !p.response.reset && a.end != "whole" {
 		_ = conn.(*net.TCPConn).CloseWrite()
 		_, _ = io.Copy(io.Discard, conn)
 	}
-	hangUp(conn, p.answer.reset)
+	hangUp(conn, p.response.reset)
 }
 
 // ServeHTTP plays the service in HTTP/2, where net/http cuts frames.
@@ -254,16 +254,16 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(p.codes[i])
 		clear(w.Header())
 	}
-	setFields(w.Header(), p.answer.fields)
-	if p.answer.coding == sized || p.answer.lie > 0 {
-		w.Header().Set("Content-Length", fmt.Sprint(max(p.answer.size, p.answer.lie)))
+	setFields(w.Header(), p.response.fields)
+	if p.response.coding == sized || p.response.lie > 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(max(p.response.size, p.response.lie)))
 	}
-	if p.answer.abortAt >= 0 && p.answer.abortAt < p.answer.head {
+	if p.response.abortAt >= 0 && p.response.abortAt < p.response.head {
 		panic(http.ErrAbortHandler)
 	}
 	w.WriteHeader(p.status)
 	p.writeParts(w, control)
-	for _, f := range p.answer.trailer {
+	for _, f := range p.response.trailer {
 		w.Header().Set(http.TrailerPrefix+f.name, f.value)
 	}
 	if p.status < 300 && !p.expect { // else the client of net/http sends no more
@@ -281,7 +281,7 @@ func setFields(h http.Header, list []field) {
 
 // writeParts writes the body in the pieces of the plan.
 func (p *play) writeParts(w io.Writer, control *http.ResponseController) {
-	m := &p.answer
+	m := &p.response
 	stop := m.size
 	if m.abortAt >= 0 {
 		stop = m.bodyBefore(m.abortAt)

@@ -35,7 +35,7 @@ func (e *exchange) inChunks() bool {
 
 // answers reports whether the response is malformed in one of these ways.
 func (e *exchange) answers(names ...string) bool {
-	return e.wrongAnswer != nil && slices.Contains(names, e.wrongAnswer.name)
+	return e.wrongResponse != nil && slices.Contains(names, e.wrongResponse.name)
 }
 
 // newTable returns everything that our forwarder does otherwise than that of net/http on purpose.
@@ -106,11 +106,11 @@ func newTable() []*row {
 		{name: "empty body of unknown length", reason: "we send the header at once where the end of the body is told by what follows it (proxy.holdHeader); net/http's proxy sends it together with the first byte, or here with the end, and then knows the length",
 			is: func(e *exchange, d difference) bool {
 				return d.field("response field") == "Content-Length" && d.ours == "" && d.theirs == "0" &&
-					(e.answer.size == 0 && (e.answer.coding == chunked || e.answer.coding == closing) || e.answer.coding == closing && e.answer.abortAt == e.answer.head)
+					(e.response.size == 0 && (e.response.coding == chunked || e.response.coding == closing) || e.response.coding == closing && e.response.abortAt == e.response.head)
 			}},
 		{name: "304 over HTTP/2 with a length", reason: "net/http misses the body of a 304 that names the length of the 200, and its proxy breaks off",
 			is: func(e *exchange, d difference) bool {
-				return oneOf(e.lane, h2, h2c) && e.status == 304 && e.answer.lie > 0 && d.what == "end" && d.ours == whole && oneOf(d.theirs, closed, broke)
+				return oneOf(e.lane, h2, h2c) && e.status == 304 && e.response.lie > 0 && d.what == "end" && d.ours == whole && oneOf(d.theirs, closed, broke)
 			}},
 		{name: "Connection: close after an early response", reason: "the body was not read to its end when the response began (proxy.flight.WriteHeader), and its rest must never be taken for a request",
 			is: func(e *exchange, d difference) bool {
@@ -124,7 +124,7 @@ func newTable() []*row {
 			}},
 		{name: "body that is none from its first byte", reason: "what came together with the header of the response is no chunk, and nothing was sent yet, so 502; net/http's proxy sends the header and breaks off", rare: true,
 			is: func(e *exchange, d difference) bool {
-				return e.wrongAnswer != nil && !e.standard && (d.what == "end" && d.ours == own && oneOf(d.theirs, broke, closed) || d.what == "status of its own" && d.ours == "502") &&
+				return e.wrongResponse != nil && !e.standard && (d.what == "end" && d.ours == own && oneOf(d.theirs, broke, closed) || d.what == "status of its own" && d.ours == "502") &&
 					strings.Contains(d.cause, "malformed answer: ")
 			}},
 		{name: "HTTP/2 service that ends its connection", reason: "the service says that it will not look at the request, of which the body has been sent: it cannot be sent again, by neither proxy, and each meets other requests with this", rare: true,
@@ -133,7 +133,7 @@ func newTable() []*row {
 			}},
 		{name: "attempts after a broken connection", reason: "where not a byte of a response has come, we send a safe request once more, and only if the connection had been kept; net/http does so for as long as it has kept connections",
 			is: func(e *exchange, d difference) bool {
-				return d.what == "arrivals" && (e.answer.abortAt == 0 && len(e.codes) == 0 || e.answers("end before the head") || e.answer.abortAt > 0 && e.answer.reset) && oneOf(d.ours, "1", "2") && oneOf(e.method, "GET", "HEAD", "OPTIONS") && e.request.size == 0
+				return d.what == "arrivals" && (e.response.abortAt == 0 && len(e.codes) == 0 || e.answers("end before the head") || e.response.abortAt > 0 && e.response.reset) && oneOf(d.ours, "1", "2") && oneOf(e.method, "GET", "HEAD", "OPTIONS") && e.request.size == 0
 			}},
 		{name: "field that Connection names beside close", reason: "net/http forgets Connection when it says close, and sends the field on that it names",
 			is: func(e *exchange, d difference) bool {
@@ -151,7 +151,7 @@ func newTable() []*row {
 			}},
 		{name: "Date", reason: "where the service names none, each proxy writes its own, perhaps a second apart",
 			is: func(e *exchange, d difference) bool {
-				return d.field("response field") == "Date" && d.ours != "" && d.theirs != "" && !slices.ContainsFunc(e.answer.fields, func(f field) bool { return f.name == "Date" })
+				return d.field("response field") == "Date" && d.ours != "" && d.theirs != "" && !slices.ContainsFunc(e.response.fields, func(f field) bool { return f.name == "Date" })
 			}},
 		{name: "request trailer", reason: "we send it on to HTTP/2 services, net/http's proxy forgets it: it clones the request before the trailer is there",
 			is: func(e *exchange, d difference) bool {
@@ -163,7 +163,7 @@ func newTable() []*row {
 			}},
 		{name: "short chunked body gets a length", reason: "a body that has come as a whole when the header is sent is sent with its length",
 			is: func(e *exchange, d difference) bool {
-				return d.field("response field") == "Content-Length" && d.theirs == "" && (e.answer.coding != sized || e.wrongAnswer != nil && strings.Contains(e.wrongAnswer.text, "{C}")) && d.ours == fmt.Sprint(e.answer.size)
+				return d.field("response field") == "Content-Length" && d.theirs == "" && (e.response.coding != sized || e.wrongResponse != nil && strings.Contains(e.wrongResponse.text, "{C}")) && d.ours == fmt.Sprint(e.response.size)
 			}},
 		{name: "interim fields", reason: "interim responses say nothing either that a service may not say",
 			is: func(_ *exchange, d difference) bool {

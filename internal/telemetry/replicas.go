@@ -33,7 +33,7 @@ func (m *Metrics) CollectReplicas(state func() []Replica) {
 		inFlight: prometheus.NewDesc("snowgate_replica_requests_in_flight",
 			"Requests that the replica has not answered to the end.", labels, nil),
 		failures: prometheus.NewDesc("snowgate_replica_failures_total",
-			"Times that the replica could not be reached, gave no valid answer in time, or answered 502, 503 or 504.", labels, nil),
+			"Times that the replica could not be reached, gave no valid response in time, or answered 502, 503 or 504.", labels, nil),
 		ejections: prometheus.NewDesc("snowgate_replica_ejections_total",
 			"Times that the replica was taken out, by the reason: connect, reset, protocol, status, timeout or check.",
 			append(labels, "reason"), nil),

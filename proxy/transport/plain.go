@@ -14,7 +14,7 @@ func newPlain(address string, dial Dialer) Transport {
 	return plain{&http1.Transport{
 		Address: address, DialContext: dial,
 		MaxIdle: idlePerUpstream, IdleTimeout: idleTimeout,
-		MaxHeader: maxAnswerHeader, ContinueTimeout: continueTimeout,
+		MaxHeader: maxResponseHeader, ContinueTimeout: continueTimeout,
 	}}
 }
 

@@ -45,7 +45,7 @@ func newStandard(address string, p Protocol, dial Dialer) *standard {
 		MaxIdleConnsPerHost:    idlePerUpstream,
 		IdleConnTimeout:        idleTimeout,
 		ExpectContinueTimeout:  continueTimeout,
-		MaxResponseHeaderBytes: maxAnswerHeader,
+		MaxResponseHeaderBytes: maxResponseHeader,
 		Protocols:              protocols,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: keepAliveInterval, PingTimeout: pingTimeout},
 	}}

@@ -16,7 +16,7 @@ const (
 	// FailoverDialTimeout is the dial timeout while other replicas are left. It leaves room for
 	// one retransmission of a lost SYN, after a second.
 	FailoverDialTimeout = 1500 * time.Millisecond
-	maxAnswerHeader     = 64 << 10 // bytes
+	maxResponseHeader   = 64 << 10 // bytes
 	continueTimeout     = time.Second
 	keepAliveInterval   = 15 * time.Second // also of HTTP/2: then a ping asks whether a silent service is there
 	pingTimeout         = 15 * time.Second

@@ -102,17 +102,17 @@ func (c *checker) ask(ctx context.Context, r *Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	asked := &transport.Destination{Scheme: c.upstream.scheme, Host: c.upstream.authority, Protocol: c.upstream.protocol}
-	answer, err := r.Transport.Probe(ctx, asked, &http1.Request{
+	response, err := r.Transport.Probe(ctx, asked, &http1.Request{
 		Method: http.MethodGet, Path: c.Path, Host: asked.Host, Header: []http1.Field{{Name: "User-Agent", Value: "snowgate-health"}},
 	})
 	if err != nil {
 		return fmt.Errorf("GET %s: %w", c.Path, err)
 	}
-	defer answer.Body.Close()
-	if answer.Status < 200 || answer.Status > 299 {
-		return fmt.Errorf("GET %s was answered with status %d", c.Path, answer.Status)
+	defer response.Body.Close()
+	if response.Status < 200 || response.Status > 299 {
+		return fmt.Errorf("GET %s was answered with status %d", c.Path, response.Status)
 	}
-	_, _ = io.CopyN(io.Discard, answer.Body, maxCheckBody) // so that the connection can be kept
+	_, _ = io.CopyN(io.Discard, response.Body, maxCheckBody) // so that the connection can be kept
 	return nil
 }
 

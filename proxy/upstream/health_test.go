@@ -13,9 +13,9 @@ func ejected(now time.Time, byRate bool) *health {
 	return h
 }
 
-// TestLateAnswersSayNothing: what was under way when a replica was taken out
+// TestLateResponsesSayNothing: what was under way when a replica was taken out
 // neither brings it back nor makes its pause longer.
-func TestLateAnswersSayNothing(t *testing.T) {
+func TestLateResponsesSayNothing(t *testing.T) {
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	h := ejected(now, false)
 	h.answered()

@@ -39,7 +39,7 @@ func (b Blame) String() string {
 	if b == Unreachable {
 		return "it cannot be reached"
 	}
-	return "it gave no valid answer"
+	return "it gave no valid response"
 }
 
 // EjectionReasons are the reasons for which a replica is ejected: no connection, a reset, no valid
