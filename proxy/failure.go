@@ -58,12 +58,12 @@ func (t *roundTrip) describe(err error) error {
 
 // report tells the replica of the attempt how it did. status is that of its response.
 func (t *roundTrip) report(status int, err error) {
-	t.balancer.Report(t.tries.chosen, t.blameOf(status, err))
+	t.balancer.Report(t.tries.chosen, t.outcomeOf(status, err))
 }
 
-// blameOf returns what the attempt says about its replica. What its client can do comes
+// outcomeOf returns what the attempt says about its replica. What its client can do comes
 // first, but for a connection that was not made, in which clients have no part.
-func (t *roundTrip) blameOf(status int, err error) upstream.Blame {
+func (t *roundTrip) outcomeOf(status int, err error) upstream.Outcome {
 	given := t.lifetime.givenUp()
 	late := errors.Is(given, errTooSlow)
 	switch {
@@ -72,15 +72,15 @@ func (t *roundTrip) blameOf(status int, err error) upstream.Blame {
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return upstream.BadStatus
 		}
-		return upstream.Good
+		return upstream.Success
 	case given != nil && !late, t.body.failure() != nil, errors.Is(err, http1.ErrRequest):
-		return upstream.Nobody
+		return upstream.Unrelated
 	case transport.IsDial(err):
 		return upstream.Unreachable
 	case late, transport.IsTimeout(err):
 		return upstream.TooSlow
 	case t.tries.current.Reused && !t.tries.current.Heard: // the service may have closed it just then
-		return upstream.Nobody
+		return upstream.Unrelated
 	case transport.IsBroken(err):
 		return upstream.Reset
 	default:

@@ -88,10 +88,10 @@ func (f *Forwarder) enter(w http.ResponseWriter, r *http.Request, x *exchange.Ex
 		problem.Write(w, r, err)
 		return
 	}
-	if !route.balancer.Enter() {
+	if !route.balancer.Admit() {
 		problem.Write(w, r, problem.Unavailable("Too many requests of this route are in flight.", errTooMany))
 		return
 	}
-	defer route.balancer.Leave()
+	defer route.balancer.Release()
 	f.common.start(w, r, x, route).serve()
 }

@@ -60,9 +60,9 @@ func (s *standard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(r.Trailer) == 0 {
 		return s.Transport.RoundTrip(r)
 	}
-	apart := s.Transport.Clone()
-	apart.DisableKeepAlives = true // the connection ends with the stream
-	return apart.RoundTrip(r)
+	own := s.Transport.Clone()
+	own.DisableKeepAlives = true // the connection ends with the stream
+	return own.RoundTrip(r)
 }
 
 // CloseIdleConnections closes idle connections. From then on no connection is kept for reuse.

@@ -73,9 +73,9 @@ func (e *NoReplicaError) Error() string {
 
 func (s *service) Now() time.Time { return s.env.Time() }
 
-// Enter counts one request of the route. It reports false if the route is at its limit. After true,
-// the caller must call Leave.
-func (p *Balancer) Enter() bool {
+// Admit counts one request of the route. It reports false if the route is at its limit. After true,
+// the caller must call Release.
+func (p *Balancer) Admit() bool {
 	if n := p.inFlight.Add(1); p.most > 0 && n > p.most {
 		p.inFlight.Add(-1)
 		return false
@@ -83,8 +83,8 @@ func (p *Balancer) Enter() bool {
 	return true
 }
 
-// Leave ends a request that Enter has counted.
-func (p *Balancer) Leave() { p.inFlight.Add(-1) }
+// Release ends a request that Admit has counted.
+func (p *Balancer) Release() { p.inFlight.Add(-1) }
 
 // Pick chooses a replica that is not in tried and adds one to its InFlight; the caller takes that
 // back. Pick blocks only while no address is known. Only then does it call wait, for a context.

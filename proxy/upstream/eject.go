@@ -6,8 +6,8 @@ import (
 )
 
 // Report records the outcome of an attempt. It ejects the replica if the rules say so.
-func (p *Balancer) Report(l Pick, b Blame) {
-	if b == Good && !l.probe && !l.Replica.health.suspect.Load() { // nothing new, which spares the clock
+func (p *Balancer) Report(l Pick, b Outcome) {
+	if b == Success && !l.probe && !l.Replica.health.suspect.Load() { // nothing new, which spares the clock
 		if !l.alone {
 			l.Replica.health.recent.passed(p.env.period(l.at))
 		}
@@ -17,9 +17,9 @@ func (p *Balancer) Report(l Pick, b Blame) {
 }
 
 // judge is Report for an outcome that can change the state of the replica.
-func (p *Balancer) judge(l Pick, b Blame) {
+func (p *Balancer) judge(l Pick, b Outcome) {
 	h, now := &l.Replica.health, p.Now()
-	if b != Good && b != Nobody {
+	if b != Success && b != Unrelated {
 		l.Replica.failures.Add(1)
 	}
 	if l.probe {
@@ -27,21 +27,21 @@ func (p *Balancer) judge(l Pick, b Blame) {
 		return
 	}
 	switch {
-	case b == Nobody:
+	case b == Unrelated:
 		return
 	case l.alone: // with nobody to compare it to
-	case b == Good:
+	case b == Success:
 		h.recent.passed(p.env.period(l.at))
 	default:
 		h.recent.failed(p.env.period(now))
 	}
-	if b == Good || b == BadStatus {
+	if b == Success || b == BadStatus {
 		h.answered()
 	}
 	switch {
 	case b.breaks() && h.broke():
 		p.eject(l.Replica, now, b)
-	case b != Good && !l.alone && !h.checkPassed.Load() && !h.ejected.Load() && 100*h.share(p.env.period(now)) >= apart:
+	case b != Success && !l.alone && !h.checkPassed.Load() && !h.ejected.Load() && 100*h.share(p.env.period(now)) >= outlierMargin:
 		p.eject(l.Replica, now, b)
 	}
 }
@@ -50,7 +50,7 @@ func (p *Balancer) judge(l Pick, b Blame) {
 // outlier among the replicas of the route. It does neither if too few replicas would be left. The
 // replicas of one router are judged one after the other, so that two that fail at the same time do
 // not each count on the other.
-func (p *Balancer) eject(r *Replica, now time.Time, b Blame) {
+func (p *Balancer) eject(r *Replica, now time.Time, b Outcome) {
 	p.env.ejecting.Lock()
 	defer p.env.ejecting.Unlock()
 	var few [8]candidate
@@ -63,7 +63,7 @@ func (p *Balancer) eject(r *Replica, now time.Time, b Blame) {
 		return
 	}
 	number := p.env.period(now)
-	own, others := r.health.recent.sum(number), outcomes{}
+	own, others := r.health.recent.sum(number), counts{}
 	for _, c := range all {
 		if c.Replica != r && c.Replica.health.healthy() {
 			sum := c.Replica.health.recent.sum(number)

@@ -8,7 +8,7 @@ import (
 
 // Bounds of passive health.
 const (
-	// failuresAllowed is how many failures in a row eject a replica. [Blame.breaks] says which
+	// failuresAllowed is how many failures in a row eject a replica. [Outcome.breaks] says which
 	// ones count.
 	failuresAllowed = 3
 	// firstPause is the time from an ejection to the first probe. Each failed probe doubles it, up
@@ -108,7 +108,7 @@ func (h *health) isBroken() bool {
 
 // eject ejects the replica because of b, unless it is ejected already. A passed check prevents an
 // ejection by rate.
-func (h *health) eject(now time.Time, byRate bool, b Blame, reason string) {
+func (h *health) eject(now time.Time, byRate bool, b Outcome, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ejected.Load() || byRate && h.checkPassed.Load() {
@@ -123,7 +123,7 @@ func (h *health) eject(now time.Time, byRate bool, b Blame, reason string) {
 // tried records the end of a probe. A replica that could not be reached comes back with any valid
 // response; one that failed too often needs a good one. A client may know a path that is slow or
 // responds with 503, so such an outcome makes the pause longer only after an ejection by rate.
-func (h *health) tried(now time.Time, b Blame) {
+func (h *health) tried(now time.Time, b Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ejected.Load() {
@@ -131,9 +131,9 @@ func (h *health) tried(now time.Time, b Blame) {
 	}
 	h.probing = false
 	switch {
-	case b == Good, b == BadStatus && !h.byRate:
+	case b == Success, b == BadStatus && !h.byRate:
 		h.restore(now)
-	case b == Nobody:
+	case b == Unrelated:
 	case b == TooSlow && !h.byRate: // a slow path proves nothing, but the next probe has to wait
 		h.last = now
 	default:

@@ -38,11 +38,11 @@ func TestLateResponsesSayNothing(t *testing.T) {
 	if !h.claimProbe(now.Add(longestPause), false) {
 		t.Error("a probe that does not end keeps it out")
 	}
-	h.tried(now, Nobody)
+	h.tried(now, Unrelated)
 	if !h.claimProbe(now.Add(2*longestPause), false) {
 		t.Error("a probe without a verdict is the last one")
 	}
-	if h.tried(now, Good); !h.healthy() {
+	if h.tried(now, Success); !h.healthy() {
 		t.Error("a good probe does not bring it back")
 	}
 }
@@ -63,16 +63,16 @@ func TestScatteredFailures(t *testing.T) {
 // TestWhatBringsBack: who could not be reached needs any response, who failed too often a good one.
 func TestWhatBringsBack(t *testing.T) {
 	for _, test := range []struct {
-		byRate bool
-		blame  Blame
-		back   bool
+		byRate  bool
+		outcome Outcome
+		back    bool
 	}{
-		{false, Good, true}, {false, BadStatus, true}, {false, TooSlow, false}, {false, Invalid, false},
-		{true, Good, true}, {true, BadStatus, false}, {true, TooSlow, false}, {true, Unreachable, false},
+		{false, Success, true}, {false, BadStatus, true}, {false, TooSlow, false}, {false, Invalid, false},
+		{true, Success, true}, {true, BadStatus, false}, {true, TooSlow, false}, {true, Unreachable, false},
 	} {
 		h := ejected(time.Time{}, test.byRate)
-		if h.tried(time.Time{}, test.blame); h.healthy() != test.back {
-			t.Errorf("by rate %t, probe %d: back %t, want %t", test.byRate, test.blame, h.healthy(), test.back)
+		if h.tried(time.Time{}, test.outcome); h.healthy() != test.back {
+			t.Errorf("by rate %t, probe %d: back %t, want %t", test.byRate, test.outcome, h.healthy(), test.back)
 		}
 	}
 }
@@ -101,15 +101,15 @@ func TestCheckOutranksTheRate(t *testing.T) {
 // TestOutlier: a share like that of the others is no outlier, nor is one of few requests.
 func TestOutlier(t *testing.T) {
 	for _, test := range []struct {
-		own, others outcomes
+		own, others counts
 		want        bool
 	}{
-		{outcomes{0, 49}, outcomes{50, 0}, false},
-		{outcomes{0, 50}, outcomes{49, 0}, false},
-		{outcomes{0, 50}, outcomes{50, 0}, true},
-		{outcomes{0, 500}, outcomes{0, 500}, false},
-		{outcomes{0, 500}, outcomes{200, 300}, false},
-		{outcomes{250, 250}, outcomes{500, 0}, true},
+		{counts{0, 49}, counts{50, 0}, false},
+		{counts{0, 50}, counts{49, 0}, false},
+		{counts{0, 50}, counts{50, 0}, true},
+		{counts{0, 500}, counts{0, 500}, false},
+		{counts{0, 500}, counts{200, 300}, false},
+		{counts{250, 250}, counts{500, 0}, true},
 	} {
 		if got := isOutlier(test.own, test.others); got != test.want {
 			t.Errorf("%+v beside %+v: %t, want %t", test.own, test.others, got, test.want)

@@ -10,32 +10,33 @@ const (
 	// period is the time for which outcomes are counted together. The current and the previous
 	// period count, so a rate covers the last 15 to 30 s.
 	period = 15 * time.Second
-	// enough is how many outcomes a rate needs, of the replica and of the others of its route
+	// minOutcomes is how many outcomes a rate needs, of the replica and of the others of its route
 	// together. With fewer, chance alone makes outliers.
-	enough = 50
-	// apart is how many percentage points the share of failures must lie above that of the others.
-	apart = 50
+	minOutcomes = 50
+	// outlierMargin is by how many percentage points the share of failures must exceed that of the
+	// other replicas.
+	outlierMargin = 50
 )
 
-// Blame is what an attempt says about its replica.
-type Blame uint8
+// Outcome is what an attempt says about its replica.
+type Outcome uint8
 
-// The outcomes. All but Good and Nobody are failures of the replica.
+// The outcomes. All but Success and Unrelated are failures of the replica.
 const (
-	Good        Blame = iota
-	Nobody            // its client's doing, or nobody's
-	Unreachable       // no connection
-	Reset             // the connection ended without a whole response header
-	Invalid           // what came is no response
-	BadStatus         // 502, 503 or 504
-	TooSlow           // no response in time
+	Success     Outcome = iota
+	Unrelated           // the client or the gateway ended the attempt, or the cause is not known
+	Unreachable         // no connection
+	Reset               // the connection ended without a whole response header
+	Invalid             // what came is no response
+	BadStatus           // 502, 503 or 504
+	TooSlow             // no response in time
 )
 
 // breaks reports whether such failures in a row eject a replica. The other kinds do not: a client
 // that knows a slow path, or one that responds with 503, causes them at will.
-func (b Blame) breaks() bool { return b == Unreachable || b == Reset || b == Invalid }
+func (b Outcome) breaks() bool { return b == Unreachable || b == Reset || b == Invalid }
 
-func (b Blame) String() string {
+func (b Outcome) String() string {
 	if b == Unreachable {
 		return "it cannot be reached"
 	}
@@ -51,7 +52,7 @@ var EjectionReasons = [...]string{"connect", "reset", "protocol", "status", "tim
 const byCheck = len(EjectionReasons) - 1
 
 // reason returns the index of b in EjectionReasons. b must be a failure.
-func (b Blame) reason() int { return int(b - Unreachable) }
+func (b Outcome) reason() int { return int(b - Unreachable) }
 
 // tally counts the outcomes of requests in the last two periods. The zero value is empty. It is
 // safe for concurrent use. When a period begins, a few outcomes may get lost.
@@ -63,10 +64,10 @@ type part struct {
 	good, bad atomic.Uint64
 }
 
-// outcomes are numbers of good and of failed requests.
-type outcomes struct{ good, bad uint64 }
+// counts are numbers of good and of failed requests.
+type counts struct{ good, bad uint64 }
 
-func (o outcomes) all() uint64 { return o.good + o.bad }
+func (c counts) all() uint64 { return c.good + c.bad }
 
 // in returns the counters of a period, nil if the period is too old.
 func (t *tally) in(number int64) *part {
@@ -99,15 +100,15 @@ func (t *tally) failed(number int64) {
 }
 
 // sum returns the outcomes of a period and of the one before.
-func (t *tally) sum(number int64) (o outcomes) {
+func (t *tally) sum(number int64) (c counts) {
 	for i := range t.parts {
 		p := &t.parts[i]
 		if had := p.number.Load(); had == number || had == number-1 {
-			o.good += p.good.Load()
-			o.bad += p.bad.Load()
+			c.good += p.good.Load()
+			c.bad += p.bad.Load()
 		}
 	}
-	return o
+	return c
 }
 
 func (t *tally) reset() {
@@ -119,17 +120,17 @@ func (t *tally) reset() {
 
 // isOutlier reports whether own fails so much more often than others that chance does not explain
 // it.
-func isOutlier(own, others outcomes) bool {
-	if own.all() < enough || others.all() < enough {
+func isOutlier(own, others counts) bool {
+	if own.all() < minOutcomes || others.all() < minOutcomes {
 		return false
 	}
-	return 100*float64(own.bad)/float64(own.all()) >= apart+100*float64(others.bad)/float64(others.all())
+	return 100*float64(own.bad)/float64(own.all()) >= outlierMargin+100*float64(others.bad)/float64(others.all())
 }
 
 // share returns the share of failures, 0 if there are too few outcomes.
 func (h *health) share(number int64) float64 {
 	own := h.recent.sum(number)
-	if own.all() < enough {
+	if own.all() < minOutcomes {
 		return 0
 	}
 	return float64(own.bad) / float64(own.all())
