@@ -87,14 +87,14 @@ func TestLoadEverything(t *testing.T) {
 	}
 	got.File = File{}
 	want := Config{
-		Listen: "127.0.0.1:0", ConfigFile: file, RedisURL: NewSecret("rediss://user:pw=@redis:6380/1?dial_timeout=1s"),
+		Listen: "127.0.0.1:0", ConfigFile: file, RedisURL: Secret{"rediss://user:pw=@redis:6380/1?dial_timeout=1s"},
 		KeyPrefix: "prod:sg", Issuer: "https://auth.example/a",
 		Epoch: got.Epoch, IDLayout: idgen.LayoutC, IDClock: ClockHost, IDRollback: "count",
 		IDRingSize: 200, WorkerID: WorkerID{WorkerFixed, 31}, DatacenterID: 3,
 		TokenTTL: time.Second, TokenMaxTTL: 2 * time.Hour, StoreTimeout: time.Second,
 		FailedAuthAddressRate: Rate{limit.Rate{Count: 1, Per: time.Second}},
 		WaitReplicas:          2, WaitTimeout: time.Second,
-		CacheTTL: 10 * time.Second, CacheSize: 7, FailStatic: time.Minute, AdminClientSecret: NewSecret(adminSecret.Reveal()),
+		CacheTTL: 10 * time.Second, CacheSize: 7, FailStatic: time.Minute, AdminClientSecret: Secret{adminSecret.Reveal()},
 		TrustedProxies: Prefixes{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.1/32"),
 			netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("10.1.1.1/32"),
@@ -462,20 +462,20 @@ func TestVariableTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(text), TableBegin)
-	table, after, closed := strings.Cut(rest, TableEnd)
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	table, after, closed := strings.Cut(rest, tableEnd)
 	switch {
 	case !found:
-		t.Fatalf("%s has no %s, and so no table of variables", page, TableBegin)
+		t.Fatalf("%s has no %s, and so no table of variables", page, tableBegin)
 	case !closed:
-		t.Fatalf("%s has %s, but no %s", page, TableBegin, TableEnd)
+		t.Fatalf("%s has %s, but no %s", page, tableBegin, tableEnd)
 	case *update:
-		updated := before + TableBegin + "\n" + VariableTable() + TableEnd + after
+		updated := before + tableBegin + "\n" + variableTable() + tableEnd + after
 		if err := os.WriteFile(page, []byte(updated), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
-		if diff := cmp.Diff(VariableTable(), strings.TrimPrefix(table, "\n")); diff != "" {
+		if diff := cmp.Diff(variableTable(), strings.TrimPrefix(table, "\n")); diff != "" {
 			t.Errorf("%s is behind; go test ./config -run TestVariableTable -update writes its table (-want +got):\n%s", page, diff)
 		}
 	}

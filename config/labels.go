@@ -64,12 +64,6 @@ func ReadLabels(name string, labels map[string]string) (Labels, error) {
 	return r.readLabels(name, own)
 }
 
-// RouteOfLabels returns the route that labels describe, see [ReadLabels].
-func RouteOfLabels(name string, labels map[string]string) (Route, error) {
-	read, err := ReadLabels(name, labels)
-	return read.Route, err
-}
-
 // ownLabels returns the labels that are the gateway's, by what follows the prefix,
 // or what keeps them from being read at all.
 func ownLabels(labels map[string]string) (own map[string]string, faults Faults) {

@@ -76,7 +76,7 @@ routes:
 	}
 	want := file.Routes[0]
 	want.Upstreams = nil
-	got, err := RouteOfLabels("orders", labels)
+	got, err := routeOfLabels("orders", labels)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,4 +234,10 @@ func FuzzReadLabels(f *testing.F) {
 			}
 		}
 	})
+}
+
+// routeOfLabels returns the route that labels describe.
+func routeOfLabels(name string, labels map[string]string) (Route, error) {
+	read, err := ReadLabels(name, labels)
+	return read.Route, err
 }

@@ -19,9 +19,6 @@ const redacted = "[redacted]"
 // nothing.
 type Secret struct{ text string }
 
-// NewSecret wraps text.
-func NewSecret(text string) Secret { return Secret{text} }
-
 // Reveal returns the text itself.
 func (s Secret) Reveal() string { return s.text }
 

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"reflect"
-	"strings"
-)
+import "reflect"
 
 // Variable describes one environment variable.
 type Variable struct {
@@ -13,12 +9,6 @@ type Variable struct {
 	Meaning string
 	Secret  bool // its value is never shown
 }
-
-// The lines between which docs/reference/variables.md holds [VariableTable].
-const (
-	TableBegin = "<!-- variables:begin -->"
-	TableEnd   = "<!-- variables:end -->"
-)
 
 // allVariables is made once: the fields of Config do not change.
 var allVariables = reflectVariables()
@@ -55,18 +45,4 @@ func secretVariable(name string) bool {
 		}
 	}
 	return false
-}
-
-// VariableTable returns the Markdown table of all variables, for the documentation.
-func VariableTable() string {
-	var b strings.Builder
-	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for _, v := range Variables() {
-		value := "–"
-		if v.Default != "" {
-			value = "`" + v.Default + "`"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, value, v.Meaning)
-	}
-	return b.String()
 }
