@@ -188,7 +188,7 @@ func TestExtend(t *testing.T) {
 		t.Errorf("the table that was extended has %q", got)
 	}
 	for path, want := range map[string]string{"/orders/1": "orders", "/a/1": "a", "/any/d": "any"} {
-		if got := extended.Lookup("h", path); got.Name != want {
+		if got := proxy.Lookup(extended, "h", path); got.Name != want {
 			t.Errorf("Lookup(%s) = %s, want %s", path, got.Name, want)
 		}
 	}
@@ -248,7 +248,7 @@ func TestLabelsTakeNothing(t *testing.T) {
 			}
 			for _, host := range []string{"h.example", "i.example", "other"} {
 				for _, path := range []string{"/", "/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/bc", "/a/c"} {
-					before, after := table.Lookup(host, path), extended.Lookup(host, path)
+					before, after := proxy.Lookup(table, host, path), proxy.Lookup(extended, host, path)
 					if before != nil && (after == nil || after.Name != "first") {
 						t.Errorf("%s, host %s, path %s: %s%s is answered by %v, want the first route", source, tt.hosts, tt.paths, host, path, after)
 					}

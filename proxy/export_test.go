@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"snowgate/proxy/route"
 	"snowgate/proxy/transport"
 	"snowgate/proxy/upstream"
 )
@@ -28,3 +29,23 @@ func UseStandard(r *Router) { r.upstreams.Standard = true }
 // KeepTurns has replicas chosen in the order of the route, as clients cannot know it. It must be called
 // before the first table.
 func KeepTurns(r *Router) { r.upstreams.Starts = func(uint64) uint64 { return 0 } }
+
+// Replicas returns the state of the replicas of a route, nil if there is no route of that name. It
+// does not block.
+func (r *Router) Replicas(route string) []upstream.ReplicaState {
+	now := r.layout()
+	for i := range now.entries {
+		if now.entries[i].name == route {
+			return now.entries[i].balancer.States()
+		}
+	}
+	return nil
+}
+
+// Lookup returns the route that table.Find finds, nil if it finds none.
+func Lookup(table *route.Table, host, match string) *route.Route {
+	if i, found := table.Find(host, match); found {
+		return table.Routes[i]
+	}
+	return nil
+}

@@ -24,7 +24,7 @@ func TestWebSocketIsNotAborted(t *testing.T) {
 				synctest.Wait()
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				if l.reason != want { //nolint:errorlint // the very one
+				if l.reason != want {
 					t.Errorf("given up because of %v, want %v", l.reason, want)
 				}
 			})

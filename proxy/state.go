@@ -28,18 +28,6 @@ func (r *Router) States() []RouteState {
 	return states
 }
 
-// Replicas returns the state of the replicas of a route, nil if there is no route of that name. It
-// does not block.
-func (r *Router) Replicas(route string) []upstream.ReplicaState {
-	now := r.layout()
-	for i := range now.entries {
-		if now.entries[i].name == route {
-			return now.entries[i].balancer.States()
-		}
-	}
-	return nil
-}
-
 // AllReplicas returns the state of every replica, each once, ordered by upstream. It does not
 // block.
 func (r *Router) AllReplicas() []upstream.ReplicaState { return r.upstreams.States() }

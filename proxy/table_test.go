@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"snowgate/proxy"
 	"snowgate/proxy/route"
 	"snowgate/tokens"
 )
@@ -52,7 +53,7 @@ func TestLookup(t *testing.T) {
 	}
 	for _, test := range tests {
 		got := ""
-		if route := table.Lookup(test.host, test.path); route != nil {
+		if route := proxy.Lookup(table, test.host, test.path); route != nil {
 			got = route.Name
 		}
 		if got != test.want {
@@ -102,7 +103,7 @@ func TestLookupAsByLookingAtEach(t *testing.T) {
 					want, longest = r.Name, weight
 				}
 			}
-			if route := table.Lookup(host, path); route != nil {
+			if route := proxy.Lookup(table, host, path); route != nil {
 				got = route.Name
 			}
 			if got != want {
@@ -117,10 +118,10 @@ func TestLookupUnknownHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := table.Lookup("b.example", "/"); got != nil {
+	if got := proxy.Lookup(table, "b.example", "/"); got != nil {
 		t.Errorf("Lookup of an unknown host = %q, want none", got.Name)
 	}
-	if got := new(route.Table).Lookup("a.example", "/"); got != nil {
+	if got := proxy.Lookup(new(route.Table), "a.example", "/"); got != nil {
 		t.Errorf("Lookup in the zero table = %q, want none", got.Name)
 	}
 }
@@ -209,7 +210,7 @@ func TestTableIsACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	routes[0].Name, routes[0].Methods[0], routes[0].Upstreams[0] = "b", "PUT", nil
-	got := table.Lookup("h", "/a")
+	got := proxy.Lookup(table, "h", "/a")
 	if got.Name != "a" || got.Methods[0] != "GET" || got.Upstreams[0] == nil {
 		t.Errorf("the table changed with the routes it was made of: %+v", got)
 	}
@@ -218,8 +219,8 @@ func TestTableIsACopy(t *testing.T) {
 func TestLookupDoesNotAllocate(t *testing.T) {
 	table := bigTable(t, 1000)
 	got := testing.AllocsPerRun(100, func() {
-		table.Lookup("h500.example:8080", "/svc500/v1/items/42")
-		table.Lookup("elsewhere.example", "/nothing/here")
+		proxy.Lookup(table, "h500.example:8080", "/svc500/v1/items/42")
+		proxy.Lookup(table, "elsewhere.example", "/nothing/here")
 	})
 	if got != 0 {
 		t.Errorf("Lookup = %v allocations, want 0", got)
@@ -250,12 +251,12 @@ func BenchmarkLookup(b *testing.B) {
 		b.Run(fmt.Sprint("routes=", size), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				table.Lookup("h1.example", "/svc1/v1/items/42")
+				proxy.Lookup(table, "h1.example", "/svc1/v1/items/42")
 			}
 		})
 		b.Run(fmt.Sprintf("routes=%d/long", size), func(b *testing.B) {
 			for b.Loop() {
-				table.Lookup("h1.example", long)
+				proxy.Lookup(table, "h1.example", long)
 			}
 		})
 	}

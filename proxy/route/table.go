@@ -159,19 +159,10 @@ func (t *Table) add(route *Route) error {
 	return nil
 }
 
-// Lookup returns the route for a request to host, which may have a port, with the canonical path
-// match (see [canonical.Path]), or nil. Routes of the host itself take precedence over those for
-// any host; among those the longest path wins. The cost grows with the number of different depths
-// of paths, not with the number of routes. Nothing is allocated for a host in lower case.
-func (t *Table) Lookup(host, match string) *Route {
-	i, found := t.Find(host, match)
-	if !found {
-		return nil
-	}
-	return t.Routes[i]
-}
-
-// Find is Lookup, but returns the index of the route.
+// Find returns the index of the route for a request to host, which may have a port, with the canonical
+// path match (see [canonical.Path]). Routes of the host itself take precedence over those for any
+// host; among those the longest path wins. The cost grows with the number of different depths of
+// paths, not with the number of routes. Nothing is allocated for a host in lower case.
 func (t *Table) Find(host, match string) (i int, found bool) {
 	name, err := canonical.Host(host)
 	if err != nil {
