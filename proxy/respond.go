@@ -31,18 +31,16 @@ func (t *roundTrip) accept(a *transport.Response) error {
 	return nil
 }
 
-// pass sends the response of a service on. An error means that nothing was sent, because what has come
-// of the body is none. A response that breaks off later breaks the connection off, by panicking with
-// [http.ErrAbortHandler]; the reason is in the exchange.
-func (c *clientResponse) pass(a *transport.Response, policy *route.Policy) error {
+// pass sends the response of a service on. A body that breaks off breaks the response to the client off,
+// by panicking with [http.ErrAbortHandler], when the header was sent; the reason is in the exchange. The
+// header is sent also if the first bytes of the body are no chunk: what the client gets must not depend
+// on whether they came together with the header.
+func (c *clientResponse) pass(a *transport.Response, policy *route.Policy) {
 	buffer := c.common.buffers.Get()
 	defer c.common.buffers.Put(buffer)
 	begun := piece{}
 	if a.Body.Ready() {
 		begun.read(a.Body, buffer[:])
-		if begun.isBroken() && begun.n == 0 {
-			return begun.err
-		}
 	}
 	if a.Status == http.StatusNoContent {
 		a.Header = slices.DeleteFunc(a.Header, func(f http1.Field) bool { return f.Name == "Content-Length" }) // RFC 9110 §8.6
@@ -61,7 +59,6 @@ func (c *clientResponse) pass(a *transport.Response, policy *route.Policy) error
 		panic(http.ErrAbortHandler) // the cause is in the exchange
 	}
 	c.passTrailer(a, policy, announced)
-	return nil
 }
 
 // piece is what one Read of a body has returned.
