@@ -39,7 +39,7 @@ var allowed = []struct {
 	{"limit/redislimit", []string{"limit", "internal/panics"}, "adapter: a client's rate over all gateways"},
 	{"config", []string{"internal/request/canonical", "clients", "internal/request/fields", "idgen", "limit", "internal/scope"}, "reads text and checks it with the parsers of the domain"},
 	{"internal/request/exchange", []string{"internal/request/canonical", "tokens"}, "the state of one request"},
-	{"internal/problem", []string{"clients", "internal/request/exchange", "limit", "tokens"}, "errors of the domain become answers here and nowhere else"},
+	{"internal/problem", []string{"clients", "internal/request/exchange", "internal/scope", "limit", "tokens"}, "errors of the domain become answers here and nowhere else"},
 	{"handlers", []string{"clients", "internal/request/exchange", "idgen", "limit", "internal/problem", "internal/scope", "tokens"}, "endpoints; never middleware or proxy"},
 	{"handlers/admin", []string{"clients", "internal/request/exchange", "handlers", "idgen", "internal/problem", "tokens"}, "the admin API; asks for what it needs by interfaces of its own"},
 	{"middleware", []string{"internal/request/canonical", "internal/request/exchange", "internal/request/fields", "internal/problem", "tokens", "internal/panics"}, "never handlers or proxy"},

@@ -34,6 +34,7 @@ routes:
     methods: [GET, POST]
     scopes: [orders.read, orders.write]
     audience: https://orders.example
+    mcp: true
     websocket: true
     pass_token: true
     timeout: 5s
@@ -61,7 +62,7 @@ routes:
 `
 	labels := enabled(
 		"host", "Orders.Example", "path", "/orders", "strip_prefix", "true", "methods", "GET,POST",
-		"scopes", "orders.read orders.write", "audience", "https://orders.example", "websocket", "TRUE", "pass_token", "true",
+		"scopes", "orders.read orders.write", "audience", "https://orders.example", "mcp", "true", "websocket", "TRUE", "pass_token", "true",
 		"timeout", "5s", "max_body", "1MiB", "allow_encoded_slash", "true", "transport", "direct", "balance", "least_in_flight",
 		"health.path", "/healthz", "health.interval", "2s", "health.timeout", "500ms", "max_in_flight", "100",
 		"rate", "500/s", "client_rate", "10/s", "add_prefix", "/v2",

@@ -149,6 +149,7 @@ func routeNode(r Route) *yaml.Node {
 		put(n, "audience", text(r.Audience))
 	}
 	put(n, "public", plain(fmt.Sprint(r.Public)))
+	put(n, "mcp", plain(fmt.Sprint(r.MCP)))
 	put(n, "websocket", plain(fmt.Sprint(r.WebSocket)))
 	put(n, "pass_token", plain(fmt.Sprint(r.PassToken)))
 	put(n, "timeout", plain(r.Timeout.String()))

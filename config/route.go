@@ -49,6 +49,9 @@ type Route struct {
 	Audience string
 	// Public tells that no token is needed. Scopes and Audience are then empty.
 	Public bool
+	// MCP tells that the service is a server of the Model Context Protocol: the route is an OAuth
+	// protected resource of its own, and without Audience its URL is the audience.
+	MCP bool
 	// Transport is [TransportDirect], [TransportStandard] or, for the default, empty.
 	Transport string
 	// WebSocket tells that upgrades to WebSocket are let through.
@@ -104,7 +107,7 @@ func (d *decoder) routes(n *yaml.Node) []Route {
 
 func (r *routeReader) route(n *yaml.Node) Route {
 	o := r.object(n, "a route", "name", "host", "path", "upstreams", "strip_prefix", "methods", "scopes", "audience",
-		"public", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash", "transport",
+		"public", "mcp", "websocket", "pass_token", "timeout", "max_body", "allow_encoded_slash", "transport",
 		"balance", "health", "max_in_flight", "add_prefix", "set_request_headers", "remove_request_headers",
 		"set_response_headers", "remove_response_headers", "preserve_host", "host_header", "rate", "client_rate", "cors")
 	route := Route{
@@ -117,6 +120,7 @@ func (r *routeReader) route(n *yaml.Node) Route {
 		Scopes:            r.scopes(o.keys["scopes"]),
 		Audience:          r.audience(o.keys["audience"]),
 		Public:            r.boolean(o.keys["public"], "public"),
+		MCP:               r.boolean(o.keys["mcp"], "mcp"),
 		WebSocket:         r.boolean(o.keys["websocket"], "websocket"),
 		PassToken:         r.boolean(o.keys["pass_token"], "pass_token"),
 		Timeout:           r.duration(o.keys["timeout"], "timeout", DefaultTimeout),
@@ -147,6 +151,9 @@ func (r *routeReader) together(o object, route Route) {
 	}
 	if route.Public && route.Audience != "" {
 		r.fault(o.keys["audience"], "a public route asks for no token and so for no audience")
+	}
+	if route.Public && route.MCP {
+		r.fault(o.keys["mcp"], "a public route asks for no token: there is nothing that a client of the Model Context Protocol could find out; leave mcp or public out")
 	}
 	if route.Public && !route.ClientRate.IsZero() {
 		r.fault(o.keys["client_rate"], "a public route knows no clients and can have no rate for them")

@@ -47,7 +47,7 @@ func (r *routing) readLabels(name string, labels map[string]string) (docker.Read
 		return docker.Reading{}, fmt.Errorf("%spass_token: a label may have a service get the callers' tokens only if the gateway has %sDOCKER_ALLOW_PASS_TOKEN=true", config.LabelPrefix, config.Prefix)
 	}
 	return docker.Reading{
-		Enabled: read.Enabled, Route: routeOf(read.Route, r.cfg.Transport), Scheme: read.Scheme, Port: read.Port, Network: read.Network,
+		Enabled: read.Enabled, Route: routeOf(read.Route, &r.cfg), Scheme: read.Scheme, Port: read.Port, Network: read.Network,
 	}, nil
 }
 

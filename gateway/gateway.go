@@ -144,7 +144,10 @@ func (g *Gateway) collect() {
 }
 
 func (g *Gateway) newEndpoints() *endpoints {
-	metadata := &handlers.Metadata{Issuer: g.cfg.Issuer, Scopes: g.routing.scopes}
+	metadata := &handlers.Metadata{
+		Issuer: g.cfg.Issuer, Scopes: g.routing.scopes,
+		RouteResources: g.routing.resources, RouteResource: g.routing.resource,
+	}
 	challenge := problem.Challenge{ResourceMetadata: metadata.ResourceURL()}
 	return &endpoints{
 		oauth: &handlers.OAuth{

@@ -19,7 +19,7 @@ import (
 func (g *Gateway) apply(file config.File) error {
 	routes := make([]route.Route, len(file.Routes))
 	for i, r := range file.Routes {
-		routes[i] = routeOf(r, g.cfg.Transport)
+		routes[i] = routeOf(r, &g.cfg)
 	}
 	table, err := route.NewTable(routes, ownPaths)
 	if err != nil {
@@ -37,8 +37,9 @@ func (g *Gateway) apply(file config.File) error {
 	return nil
 }
 
-// routeOf translates a route of the file for the proxy. transport is that of routes that name none.
-func routeOf(r config.Route, transport string) route.Route {
+// routeOf translates a route of the file for the proxy.
+func routeOf(r config.Route, cfg *config.Config) route.Route {
+	resource := resourceOf(cfg.Issuer, r)
 	upstreams := make([]*url.URL, len(r.Upstreams))
 	for i := range r.Upstreams {
 		upstreams[i] = &r.Upstreams[i]
@@ -55,9 +56,10 @@ func routeOf(r config.Route, transport string) route.Route {
 		Upstreams:         upstreams,
 		StripPrefix:       r.StripPrefix,
 		Methods:           r.Methods,
-		Requirement:       tokens.Requirement{Scope: r.Scopes, Audience: r.Audience},
+		Requirement:       tokens.Requirement{Scope: r.Scopes, Audience: cmp.Or(r.Audience, resource.ID)},
+		Resource:          resource,
 		Public:            r.Public,
-		Standard:          cmp.Or(r.Transport, transport) == config.TransportStandard,
+		Standard:          cmp.Or(r.Transport, cfg.Transport) == config.TransportStandard,
 		WebSocket:         r.WebSocket,
 		PassToken:         r.PassToken,
 		Timeout:           r.Timeout,

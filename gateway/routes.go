@@ -46,7 +46,7 @@ func (g *Gateway) publicHandler(forward http.Handler) http.Handler {
 	routes := chi.Chain(
 		proxy.Match(g.routing.router),
 		proxy.CrossOrigin(),
-		middleware.Authenticate(g.shared.tokens, g.endpoints.challenge, proxy.Requirement),
+		middleware.Authenticate(g.shared.tokens, proxy.Challenge(g.endpoints.challenge), proxy.Requirement),
 	).Handler(forward)
 
 	return chi.Chain(
@@ -81,7 +81,9 @@ func (g *Gateway) ownEndpoints() http.Handler {
 		r.Handle("/livez", problem.HandlerFunc(g.endpoints.health.Live))
 		r.Handle("/readyz", problem.HandlerFunc(g.endpoints.health.Ready))
 		r.Handle(forwardAuthPath, g.forwardAuth())
-		for _, path := range ownPaths {
+		r.Handle(handlers.AuthorizePath, problem.HandlerFunc(g.endpoints.metadata.Authorize))
+		r.Handle(handlers.ResourceMetadataPath+"/*", problem.HandlerFunc(g.endpoints.metadata.ResourceOfRoute))
+		for _, path := range slices.DeleteFunc(slices.Clone(ownPaths), func(path string) bool { return path == handlers.ResourceMetadataPath }) {
 			r.Handle(path+"/*", problem.HandlerFunc(notFound))
 		}
 		r.Handle("/oauth2", problem.HandlerFunc(notFound))
@@ -104,7 +106,7 @@ func (g *Gateway) forwardAuth() http.Handler {
 	return chi.Chain(
 		middleware.ForwardAuth(),
 		proxy.MatchForwardAuth(g.routing.router),
-		middleware.Authenticate(g.shared.tokens, g.endpoints.challenge, proxy.Requirement),
+		middleware.Authenticate(g.shared.tokens, proxy.Challenge(g.endpoints.challenge), proxy.Requirement),
 	).HandlerFunc(proxy.Verdict)
 }
 
@@ -146,7 +148,7 @@ func (g *Gateway) adminHandler() http.Handler {
 			r.Use(
 				middleware.Canonical(),
 				middleware.NoEncodedSlash(),
-				middleware.Authenticate(g.shared.tokens, g.endpoints.challenge, adminOnly),
+				middleware.Authenticate(g.shared.tokens, func(*http.Request) problem.Challenge { return g.endpoints.challenge }, adminOnly),
 				middleware.LimitBody(documentSize, formTime),
 			)
 			g.endpoints.admin.Routes(r)

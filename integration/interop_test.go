@@ -174,8 +174,14 @@ func TestNodeClients(t *testing.T) {
 // import.
 func nodeWithModules(t *testing.T) string {
 	t.Helper()
+	return nodeWith(t, "oauth4webapi", "openid-client")
+}
+
+// nodeWith returns Node.js if the modules are installed.
+func nodeWith(t *testing.T, modules ...string) string {
+	t.Helper()
 	node := gatewaytest.Require(t, "node", "nodejs")
-	for _, module := range []string{"oauth4webapi", "openid-client"} {
+	for _, module := range modules {
 		if _, err := os.Stat(filepath.Join(nodeModules, module)); err != nil {
 			gatewaytest.Missing(t, "Node.js has no module "+module+` here ("make interop-modules" installs it)`)
 		}

@@ -93,15 +93,12 @@ type socketStage struct {
 
 func newSocketStage(t *testing.T) *socketStage {
 	t.Helper()
-	node := nodeWithModules(t)
-	if _, err := os.Stat(filepath.Join(nodeModules, "ws")); err != nil {
-		gatewaytest.Missing(t, `Node.js has no module ws here ("make interop-modules" installs it)`)
-	}
+	node := nodeWith(t, "ws")
 	coder := cuttest.NewServer(http.HandlerFunc(serveSocket))
 	t.Cleanup(coder.Close)
 	s := &socketStage{node: node, servers: []socketServer{
 		{"coder", coder.Listener.Addr().String(), "/coder"},
-		{"ws", startNodeServer(t, node), "/ws"},
+		{"ws", startNodeServer(t, node, "ws-server.mjs"), "/ws"},
 	}}
 	client := gatewaytest.NewClient("worker", "svc")
 	var routes []string
@@ -113,10 +110,10 @@ func newSocketStage(t *testing.T) *socketStage {
 	return s
 }
 
-// startNodeServer starts the server of ws and returns its address.
-func startNodeServer(t *testing.T, node string) string {
+// startNodeServer starts a server that prints its port, and returns its address.
+func startNodeServer(t *testing.T, node, script string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "interop", "node", "ws-server.mjs"))
+	command := exec.CommandContext(t.Context(), node, filepath.Join("testdata", "interop", "node", script))
 	out, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +124,7 @@ func startNodeServer(t *testing.T, node string) string {
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	port, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the server of ws does not start: %v", err)
+		t.Fatalf("%s does not start: %v", script, err)
 	}
 	return "127.0.0.1:" + strings.TrimSpace(port)
 }

@@ -23,18 +23,18 @@ type validator interface {
 // whether it asks at all; the token is judged against it for each request anew.
 // Behind it the exchange has Token, Client and TokenID.
 //
-// Refusals are made by challenge: 401 without credentials or with another
+// Refusals are made by what challenge returns for the request: 401 without credentials or with another
 // scheme, 400 for credentials that cannot be read, 401 or 403 for a token that
 // is not good. A validator that cannot decide is a 503, never one of those.
 // A request that needs no token passes without its credentials being looked at.
 func Authenticate(
-	v validator, challenge problem.Challenge, requirement func(*http.Request) (tokens.Requirement, bool),
+	v validator, challenge func(*http.Request) problem.Challenge, requirement func(*http.Request) (tokens.Requirement, bool),
 ) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if required, needed := requirement(r); needed {
-				if err := judge(r, v, challenge, required); err != nil {
-					problem.Write(w, r, err)
+				if err := judge(r, v, required); err != nil {
+					problem.Write(w, r, refuse(challenge(r), err))
 					return
 				}
 			}
@@ -43,21 +43,24 @@ func Authenticate(
 	}
 }
 
+// unread says that a request has no token that can be read.
+type unread struct{ error }
+
 // judge fills the exchange of r from its token, or says why not.
-func judge(r *http.Request, v validator, challenge problem.Challenge, required tokens.Requirement) error {
+func judge(r *http.Request, v validator, required tokens.Requirement) error {
 	text, err := bearerToken(r.Header)
 	if err != nil {
-		return unreadable(challenge, err)
+		return unread{err}
 	}
 	x := exchange.From(r.Context())
 	token, err := v.ValidateFrom(r.Context(), text, x.Remote)
 	if err != nil {
 		x.TokenID = refusedID(text, err)
-		return challenge.Refused(err)
+		return err
 	}
 	x.Client, x.TokenID = token.Client, token.ID.String() // a 403 is logged with its client
 	if err := required.Check(&token); err != nil {
-		return challenge.Refused(err)
+		return err
 	}
 	x.Token = token
 	return nil
@@ -78,10 +81,13 @@ func refusedID(text string, err error) string {
 	return bearer.ID().String()
 }
 
-// unreadable is the response to a request without a token that can be read.
-func unreadable(challenge problem.Challenge, err error) error {
-	var malformed syntaxError
-	if errors.As(err, &malformed) {
+// refuse returns the response to a request that judge has refused for the reason err.
+func refuse(challenge problem.Challenge, err error) error {
+	without, isUnread := errors.AsType[unread](err)
+	if !isUnread {
+		return challenge.Refused(err)
+	}
+	if malformed, ok := errors.AsType[syntaxError](without.error); ok {
 		return challenge.Malformed(string(malformed))
 	}
 	return challenge.Missing()

@@ -87,7 +87,7 @@ func TestAuthenticate(t *testing.T) {
 		j := new(judge)
 		x := new(exchange.Exchange)
 		reached := false
-		handler := middleware.Authenticate(j, problem.Challenge{ResourceMetadata: "https://m"},
+		handler := middleware.Authenticate(j, func(*http.Request) problem.Challenge { return problem.Challenge{ResourceMetadata: "https://m"} },
 			func(*http.Request) (tokens.Requirement, bool) { return test.required, true },
 		)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 		r := httptest.NewRequest("GET", "/?access_token=good", nil)
@@ -118,7 +118,7 @@ func TestAuthenticate(t *testing.T) {
 func TestAuthenticateWhereNoTokenIsNeeded(t *testing.T) {
 	j := new(judge)
 	x := new(exchange.Exchange)
-	handler := middleware.Authenticate(j, problem.Challenge{},
+	handler := middleware.Authenticate(j, func(*http.Request) problem.Challenge { return problem.Challenge{} },
 		func(*http.Request) (tokens.Requirement, bool) { return tokens.Requirement{}, false },
 	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	r := httptest.NewRequest("GET", "/", nil)

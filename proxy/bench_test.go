@@ -47,7 +47,7 @@ func BenchmarkRequest(b *testing.B) {
 	})
 	defer router.Close()
 	var handler http.Handler = forwarder
-	handler = middleware.Authenticate(judge{}, problem.Challenge{}, proxy.Requirement)(handler)
+	handler = middleware.Authenticate(judge{}, proxy.Challenge(problem.Challenge{}), proxy.Requirement)(handler)
 	handler = proxy.Match(router)(handler)
 	handler = middleware.Canonical()(handler)
 	handler = middleware.Drain(middleware.NewDrainer())(handler)

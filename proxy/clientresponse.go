@@ -198,7 +198,7 @@ func (c *clientResponse) leaveCause(status int, err error) {
 		return
 	}
 	if reason := c.watch.cutBy(); reason != nil {
-		c.exchange.Cause = c.common.refusal(reason)
+		c.exchange.Cause = c.common.refusal(reason, c.watch.policy)
 		return
 	}
 	c.exchange.Cause = problem.New(status, "", err)

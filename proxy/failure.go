@@ -31,7 +31,7 @@ func (t *roundTrip) fail(err error) {
 // describe tells what to respond, and whose fault it was.
 func (t *roundTrip) describe(err error) error {
 	if reason := t.watch.cutBy(); reason != nil {
-		return t.common.refusal(reason)
+		return t.common.refusal(reason, t.policy)
 	}
 	var none *upstream.NoReplicaError
 	given := t.lifetime.givenUp()

@@ -7,6 +7,7 @@ import (
 
 	"snowgate/internal/cohort"
 	"snowgate/internal/problem"
+	"snowgate/proxy/route"
 )
 
 // forwarding is what all round trips of a [Forwarder] have in common. It is safe for concurrent use.
@@ -23,8 +24,8 @@ type forwarding struct {
 
 // refusal returns the response to a request whose token is not valid any more for the reason given,
 // if nothing of another response was sent yet, and what is logged.
-func (f *forwarding) refusal(reason error) error {
-	response := f.challenge.Refused(reason)
+func (f *forwarding) refusal(reason error, policy *route.Policy) error {
+	response := challengeOf(f.challenge, policy).Refused(reason)
 	if _, known := errors.AsType[*problem.Error](response); known {
 		return response
 	}

@@ -175,7 +175,7 @@ func newGateway(t testing.TB, o gatewayOptions, routes ...route.Route) *gateway 
 	t.Cleanup(g.router.Close)
 
 	var handler http.Handler = forwarder
-	handler = middleware.Authenticate(judge{}, problem.Challenge{}, proxy.Requirement)(handler)
+	handler = middleware.Authenticate(judge{}, proxy.Challenge(problem.Challenge{}), proxy.Requirement)(handler)
 	handler = proxy.CrossOrigin()(handler)
 	handler = proxy.Match(g.router)(handler)
 	handler = middleware.Canonical()(handler)

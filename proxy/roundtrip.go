@@ -133,7 +133,7 @@ func (t *roundTrip) finish() {
 	t.body.finish(t.watch.broken())
 	t.timer.end()
 	if reason := t.watch.end(); reason != nil && t.exchange.Upgraded {
-		t.exchange.Cause = t.common.refusal(reason)
+		t.exchange.Cause = t.common.refusal(reason, t.policy)
 	}
 	t.tries.giveBack()
 	t.lifetime.end()

@@ -173,3 +173,22 @@ func Requirement(r *http.Request) (tokens.Requirement, bool) {
 	}
 	return route.Requirement, !route.Public
 }
+
+// Challenge returns a function that says what the response to a request without a good token holds:
+// common, unless the route of the request is a protected resource of its own ([route.Resource]).
+func Challenge(common problem.Challenge) func(*http.Request) problem.Challenge {
+	return func(r *http.Request) problem.Challenge {
+		route := matched(exchange.From(r.Context()))
+		if route == nil {
+			return common
+		}
+		return challengeOf(common, route.Policy)
+	}
+}
+
+func challengeOf(common problem.Challenge, policy *route.Policy) problem.Challenge {
+	if policy.Resource.Metadata == "" {
+		return common
+	}
+	return problem.Challenge{ResourceMetadata: policy.Resource.Metadata, Scope: policy.Requirement.Scope}
+}

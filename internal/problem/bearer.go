@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"snowgate/internal/scope"
 	"snowgate/tokens"
 )
 
@@ -13,6 +14,9 @@ type Challenge struct {
 	// ResourceMetadata is the URL of the protected resource metadata
 	// (RFC 9728 §5.1).
 	ResourceMetadata string
+	// Scope, unless empty, is what a token needs here. Clients that learn from the response what to ask
+	// for are told with every 401 and 403 (RFC 6750 §3).
+	Scope scope.List
 }
 
 // Missing answers a request without credentials: 401 and no error code
@@ -35,9 +39,8 @@ func (c Challenge) Refused(err error) error {
 	case errors.Is(err, tokens.ErrInvalid):
 		return c.answer(http.StatusUnauthorized, `, error="invalid_token"`, "The access token is not valid here.", err)
 	case errors.As(err, &insufficient):
-		// A scope-token cannot contain a quote or a backslash (RFC 6749 §3.3).
-		return c.answer(http.StatusForbidden,
-			`, error="insufficient_scope", scope="`+insufficient.Required.String()+`"`,
+		c.Scope = insufficient.Required
+		return c.answer(http.StatusForbidden, `, error="insufficient_scope"`,
 			"The access token lacks a scope that this place needs.", err)
 	default:
 		return err
@@ -46,6 +49,9 @@ func (c Challenge) Refused(err error) error {
 
 func (c Challenge) answer(status int, parameters, detail string, cause error) *Error {
 	value := `Bearer realm="snowgate"` + parameters
+	if c.Scope != "" && status != http.StatusBadRequest {
+		value += `, scope="` + c.Scope.String() + `"` // no quote or backslash is in it (RFC 6749 §3.3)
+	}
 	if c.ResourceMetadata != "" {
 		value += `, resource_metadata="` + c.ResourceMetadata + `"`
 	}

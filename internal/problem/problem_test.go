@@ -49,6 +49,9 @@ func TestWrite(t *testing.T) {
 		{"audience", challenge.Refused(tokens.ErrAudience), 401, [2]string{"Www-Authenticate", `Bearer realm="snowgate", error="invalid_token"` + metadata}},
 		{"scope", challenge.Refused(&tokens.InsufficientScopeError{Required: scope.Of("a", "b")}), 403,
 			[2]string{"Www-Authenticate", `Bearer realm="snowgate", error="insufficient_scope", scope="a b"` + metadata}},
+		{"no credentials, scope", problem.Challenge{Scope: "a"}.Missing(), 401, [2]string{"Www-Authenticate", `Bearer realm="snowgate", scope="a"`}},
+		{"invalid, scope", problem.Challenge{Scope: "a b"}.Refused(tokens.ErrExpired), 401,
+			[2]string{"Www-Authenticate", `Bearer realm="snowgate", error="invalid_token", scope="a b"`}},
 		// Not a verdict on the token, so not one word about the token.
 		{"store while judging", challenge.Refused(tokens.ErrUnavailable), 503, [2]string{"Www-Authenticate", ""}},
 	}

@@ -14,6 +14,7 @@ import (
 // used routes stay in the processor's caches.
 type Policy struct {
 	Requirement       tokens.Requirement
+	Resource          Resource
 	Public            bool
 	WebSocket         bool
 	PassToken         bool
@@ -40,7 +41,7 @@ type Policies map[Policy]*Policy
 // Of returns the policy of r.
 func (known Policies) Of(r *Route) *Policy {
 	said := Policy{
-		Requirement: r.Requirement, Public: r.Public, WebSocket: r.WebSocket, PassToken: r.PassToken,
+		Requirement: r.Requirement, Resource: r.Resource, Public: r.Public, WebSocket: r.WebSocket, PassToken: r.PassToken,
 		AllowEncodedSlash: r.AllowEncodedSlash, StripPrefix: r.StripPrefix, UpstreamHost: r.UpstreamHost,
 		Forwards: r.forwards(), Segments: r.segments, Allow: r.allow, Timeout: r.Timeout, MaxBody: r.MaxBody,
 		Rate: r.Rate, ClientRate: r.ClientRate, AddPrefix: r.AddPrefix, HostHeader: r.HostHeader,

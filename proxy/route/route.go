@@ -50,6 +50,8 @@ type Route struct {
 	Methods []string
 	// Requirement is the scope and audience that a token must have.
 	Requirement tokens.Requirement
+	// Resource, if set, makes the route an OAuth protected resource of its own (RFC 9728).
+	Resource Resource
 	// Public lets requests pass without a token.
 	Public bool
 	// Standard sends HTTP/1.1 without TLS through net/http as well, which sends everything else.
@@ -96,6 +98,13 @@ type Route struct {
 	allow    methods  // of Methods
 	segments int      // in Path
 	cors     *cors.Cors
+}
+
+// Resource is what clients are told of a route that is a protected resource of its own. The zero value
+// leaves the route a part of the gateway's.
+type Resource struct {
+	ID       string // the resource identifier, which is a URL (RFC 9728 §1.2)
+	Metadata string // the URL of its metadata (RFC 9728 §3.1)
 }
 
 // Replica is an instance of a service that was discovered, not looked up by name.
