@@ -16,8 +16,8 @@ import (
 var version, commit string
 
 func main() {
-	// Whoever reads the output may go, as in "snowgate serve 2>&1 | head -n1": the write then fails,
-	// and does not end the process.
+	// The reader of the output may go away, as in "snowgate serve 2>&1 | head -n1": the write then
+	// fails, and does not end the process.
 	signal.Ignore(syscall.SIGPIPE)
 	p := &cli.Process{Version: version, Commit: commit, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	os.Exit(p.Run(untilSignal(p.FlushLogs), os.Args[1:]))

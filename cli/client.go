@@ -364,8 +364,8 @@ func setDisabled(ctx context.Context, p *Process, name string, args []string, di
 	}
 	client, err := c.setDisabled(ctx, id, disabled)
 	if hasStatus(err, http.StatusPreconditionFailed) {
-		// Somebody changed the client between reading and writing. What is wanted
-		// here does not depend on what they did.
+		// Another operator changed the client between the read and the write. Disabling it does not
+		// depend on that change.
 		client, err = c.setDisabled(ctx, id, disabled)
 	}
 	if err != nil {

@@ -13,9 +13,8 @@
 // would cost every token request some milliseconds. A client may hold several
 // secrets, each with an end, so that one can be replaced without a gap.
 //
-// Who does not know a secret learns nothing by trying: an unknown client, a
-// disabled one and a wrong secret get the same error after the same number of
-// comparisons.
+// A caller that does not know a secret learns nothing by trying: an unknown client, a disabled one
+// and a wrong secret get the same error after the same number of comparisons.
 package clients
 
 import (

@@ -18,8 +18,8 @@ const (
 	MaxAudiences = 128
 )
 
-// ErrDocument says that a text is not the document of a client. What matches it
-// with errors.Is is a [DocumentError], which lists everything that is wrong.
+// ErrDocument says that a text is not the document of a client. Errors that match it with errors.Is
+// are of type [DocumentError], which lists every fault.
 var ErrDocument = errors.New("clients: not the document of a client")
 
 // Document is what an operator says about a client: everything but its secrets.

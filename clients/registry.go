@@ -90,9 +90,8 @@ func (r *Registry) ReplaceFile(all []Client) error {
 	return nil
 }
 
-// ChangeStored puts changed clients of the store in place of those of the same
-// id, or beside the others, and removes some. What one change costs does not grow
-// much with the number of clients.
+// ChangeStored puts changed clients of the store in place of those of the same id, or beside the
+// others, and removes some. The cost of a change hardly grows with the number of clients.
 func (r *Registry) ChangeStored(changed []Client, removed []string) {
 	r.changing.Lock()
 	defer r.changing.Unlock()

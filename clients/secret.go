@@ -25,8 +25,8 @@ const (
 	SecretLen = checkedLen + checkLen
 )
 
-// ErrSecretFormat says that a text is not a client secret. What matches it with
-// errors.Is says why, and never repeats the text.
+// ErrSecretFormat says that a text is not a client secret. Errors that match it with errors.Is say
+// why, and never repeat the text.
 var ErrSecretFormat = errors.New("clients: not a client secret")
 
 // Plaintext is the text of a client secret. However it is printed or encoded,

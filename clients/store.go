@@ -64,8 +64,7 @@ type Store interface {
 	Touch(ctx context.Context, uses []Use) error
 }
 
-// Change is what a [Store] did to one client. What it points to must not be
-// modified.
+// Change is what a [Store] did to one client. Callers must not modify the values it points to.
 type Change struct {
 	// Before is the client as it was, nil if it was made.
 	Before *Client

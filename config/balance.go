@@ -16,7 +16,7 @@ const (
 	LeastInFlight = "least_in_flight"
 )
 
-// What a health check has unless it says otherwise.
+// Defaults of a health check.
 const (
 	DefaultCheckInterval = 5 * time.Second
 	DefaultCheckTimeout  = time.Second

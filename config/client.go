@@ -13,7 +13,7 @@ import (
 	"snowgate/limit"
 )
 
-// What ids of clients and secrets are made of, for faults.
+// idWanted describes valid ids of clients and secrets, for fault messages.
 const idWanted = "1 to 128 characters of A-Za-z0-9._~-, nor . or .."
 
 // clientReader reads the clients of one file and remembers what must not occur
@@ -180,8 +180,8 @@ func (r *clientReader) secret(n *yaml.Node, ids map[string]*yaml.Node) clients.S
 	return s
 }
 
-// digest reads the SHA-256 of a secret. What is there instead may be the secret
-// itself, so it is never repeated.
+// digest reads the SHA-256 of a secret. The fault never repeats the text, which may be the secret
+// itself.
 func (r *clientReader) digest(n *yaml.Node) (digest [sha256.Size]byte) {
 	text, ok := r.text(n, "sha256")
 	if !ok {

@@ -89,7 +89,7 @@ type Config struct {
 	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT), so that a failover cannot lose it; not with a cluster"`
 	WaitTimeout  time.Duration `env:"WAIT_TIMEOUT" envDefault:"100ms" doc:"how long to wait for them; after that the answer is 503, and the revocation is made all the same"`
 
-	// What is refused beyond these is told by package limit.
+	// Package limit says what else is refused.
 	FailedAuthRate        Rate `env:"FAILED_AUTH_RATE" envDefault:"10/m" doc:"failed authentications for one client id that are answered as such, beyond it with 429; a correct secret always passes; off for no limit"`
 	FailedAuthAddressRate Rate `env:"FAILED_AUTH_ADDRESS_RATE" envDefault:"60/m" doc:"the same for one address"`
 	UnknownTokenRate      Rate `env:"UNKNOWN_TOKEN_RATE" envDefault:"200/4s" doc:"tokens from one address that are looked up and answered 401 because they are unknown, expired or revoked, beyond it with 429; a good token always passes; off for no limit"`

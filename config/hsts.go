@@ -19,9 +19,9 @@ var errHSTS = errors.New("is no value of Strict-Transport-Security such as max-a
 // MarshalText returns the value.
 func (h HSTS) MarshalText() ([]byte, error) { return []byte(h), nil }
 
-// UnmarshalText reads max-age and, if they are there, includeSubDomains and preload,
-// each once and in any order and case. What browsers would ignore is refused.
-// A max-age of 0 tells browsers to forget what they were told before.
+// UnmarshalText reads max-age and, if they are there, includeSubDomains and preload, each once and
+// in any order and case. It refuses values that browsers would ignore. A max-age of 0 tells
+// browsers to forget what they were told before.
 func (h *HSTS) UnmarshalText(text []byte) error {
 	seen := map[string]bool{}
 	var age uint64

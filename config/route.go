@@ -17,7 +17,7 @@ import (
 	"snowgate/limit"
 )
 
-// What a route has unless it says otherwise.
+// Defaults of a route.
 const (
 	DefaultTimeout = 30 * time.Second
 	DefaultMaxBody = 10 * humanize.MiByte

@@ -19,11 +19,10 @@ const PollInterval = time.Second
 // Watch returns when ctx ends, or at once if there is no ConfigFile. It calls
 // report on its own goroutine, never after it has returned.
 //
-// It polls instead of listening to inotify. What changes in practice is not a
-// file but what a path leads to: an editor renames, Kubernetes swaps a symlink
-// two directories up, Docker bind-mounts one inode, and network file systems
-// and some desktop hosts send no events at all. A stat per second sees all of
-// that and costs nothing.
+// It polls instead of listening to inotify. In practice the file itself does not change; the path
+// leads to another one: an editor renames, Kubernetes swaps a symlink two directories up, Docker
+// bind-mounts one inode, and network file systems and some desktop hosts send no events at all. A
+// stat per second sees all of that and costs nothing.
 //
 // A file that is being written is left alone: it is read once its identity
 // (inode, size, time of change) has stayed the same from one look to the next,
@@ -91,8 +90,8 @@ func (w *watcher) look() {
 	}
 }
 
-// load reads the file and reports it if it is news, or always if asked to. What is no news
-// is not parsed.
+// load reads the file and reports it if it has changed, or in any case if always is set. It parses
+// only a file that it reports.
 func (w *watcher) load(always bool) {
 	before := identify(w.path)
 	content, err := w.read(w.path)

@@ -10,9 +10,9 @@ import (
 	"snowgate/internal/panics"
 )
 
-// background runs everything that goes on beside the requests, until ctx ends.
-// It returns early only with an error that makes it pointless to go on. What panics begins
-// again after a pause; a panic of begin, without which no token is issued, is such an error.
+// background runs everything that goes on beside the requests, until ctx ends. It returns early
+// only with an error that leaves the gateway useless. A task that panics starts again after a
+// pause. A panic of begin is such an error, because no token is issued without begin.
 func (g *Gateway) background(ctx context.Context, port string, rested func() uint64) error {
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context)) {

@@ -19,9 +19,9 @@ import (
 // clockNote is the difference between the clocks of Redis and this host from which on it is told.
 const clockNote = 250 * time.Millisecond
 
-// CheckStart returns what a start with cfg on this host would find without asking Redis, all of it.
-// What depends on other processes, such as an address that is in use, it does not look at: a check
-// beside a running gateway must pass.
+// CheckStart returns every fault that a start with cfg on this host would find without Redis. It
+// ignores faults that depend on other processes, such as an address in use: a check beside a
+// running gateway must pass.
 func CheckStart(ctx context.Context, cfg config.Config) error {
 	var faults []error
 	g, err := newGateway(cfg, zerolog.Nop(), "", "")

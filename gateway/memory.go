@@ -19,11 +19,10 @@ const (
 	// it dozens of times in a second. More than this saves nothing that could be
 	// measured, and stays resident.
 	heapRoom = 16 << 20
-	// scannedRoom is by how many times of what a collection looks at the heap may grow, at
-	// least. Go has once, of all that lives. With a hundred thousand clients a collection takes
-	// so long that a request would cost a tenth more than with few. What holds no pointers, as
-	// the tokens in the cache, is not looked at, and there is no reason to wait for more
-	// garbage because of it.
+	// scannedRoom is how many times the scanned bytes the heap may grow by, at least, before the
+	// next collection. Go's default is one time all live bytes. With 100 000 clients a collection
+	// takes so long that a request would cost a tenth more than with few. Memory without pointers,
+	// such as the cached tokens, is not scanned, so it does not count here.
 	scannedRoom = 3
 	// limitShare is the part of the container's memory that the Go runtime is told
 	// to stay within; it does not count the program text and the kernel's buffers.

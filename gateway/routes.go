@@ -38,8 +38,8 @@ var ownPaths = []string{
 	"/readyz",
 }
 
-// publicHandler is the whole surface of the public listener. What belongs to a
-// route and is let through goes on to forward.
+// publicHandler is the whole surface of the public listener. It hands requests for a route to
+// forward once they have passed authentication.
 func (g *Gateway) publicHandler(forward http.Handler) http.Handler {
 	own := g.ownEndpoints()
 	// Everything else belongs to the routes, whatever the method is.

@@ -74,7 +74,7 @@ type serverMetadata struct {
 	GrantTypes               []string `json:"grant_types_supported"`
 	Scopes                   []string `json:"scopes_supported,omitempty"`
 	ProtectedResources       []string `json:"protected_resources"`
-	// What clients of the Model Context Protocol insist on, although it is for other grants.
+	// Members for other grants, which clients of the Model Context Protocol nevertheless require.
 	AuthorizationEndpoint string   `json:"authorization_endpoint,omitempty"`
 	ResponseTypes         []string `json:"response_types_supported,omitempty"`
 	CodeChallengeMethods  []string `json:"code_challenge_methods_supported,omitempty"`
@@ -161,8 +161,9 @@ func (m *Metadata) ResourceOfRoute(w http.ResponseWriter, r *http.Request) error
 	})
 }
 
-// routeResource returns the resource whose metadata is at a path. What follows the well-known part is
-// the path of the route, behind the path of the issuer unless the route has a host of its own.
+// routeResource returns the resource whose metadata is at a path. The path of the route follows the
+// well-known part. The path of the issuer stands between them, unless the route has a host of its
+// own.
 func (m *Metadata) routeResource(host, path string) (RouteResource, bool) {
 	whole := strings.TrimPrefix(path, ResourceMetadataPath)
 	for _, at := range []string{strings.TrimPrefix(whole, m.Suffix()), whole} {

@@ -90,9 +90,9 @@ type tokenResponse struct {
 	Scope       string `json:"scope,omitempty"`
 }
 
-// Introspect is the introspection endpoint (RFC 7662). Whoever asks must be a
-// client with the right to, and learns of those tokens only that its policy
-// lets it look into; all others are as good as inactive (§2.2).
+// Introspect is the introspection endpoint (RFC 7662). The caller must be a client with the right
+// to introspect. It sees only the tokens that its policy covers; all others are reported as
+// inactive (§2.2).
 func (h *OAuth) Introspect(w http.ResponseWriter, r *http.Request) error {
 	client, f, err := h.authenticate(r)
 	if err != nil {

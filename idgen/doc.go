@@ -12,13 +12,12 @@
 //
 // # One word
 //
-// The state of a generator is one word, timestamp<<bits | sequence, advanced by
-// an atomic add. What the add returns is a ticket, and whoever draws it owns
-// it. The carry of a used-up sequence rolls into the next millisecond by itself:
-// there is no lock, no loop and no reset. A ticket of a millisecond that has not
-// come yet is waited for, asleep; one of a millisecond gone by is thrown away,
-// and the word raised to the present. That is the first reason why ids differ:
-// the word only rises.
+// The state of a generator is one word, timestamp<<bits | sequence, advanced by an atomic add. The
+// add returns a ticket, which belongs to the caller that drew it. The carry of a used-up sequence
+// rolls into the next millisecond by itself: there is no lock, no loop and no reset. A ticket of a
+// millisecond that has not come yet is waited for, asleep; one of a millisecond gone by is thrown
+// away, and the word raised to the present. That is the first reason why ids differ: the word only
+// rises.
 //
 // Stamps may be off the clock by a window, 10 ms back and 5 ms ahead, but only
 // where ids are wanted faster than one millisecond provides. The part behind

@@ -108,7 +108,8 @@ func (g *Generator) heartbeat(run context.Context) error {
 	now, _ := g.time.leaseTime() // the best known
 	ceiling, err := lease.Extend(ctx, now)
 	if errors.Is(err, ErrLeaseLost) {
-		// What lies below the ceiling is still ours and goes on being issued.
+		// Stamps below the ceiling still belong to this worker, so the generator goes on issuing
+		// them.
 		g.setLease(nil)
 		select { // do not wait for the next heartbeat
 		case g.keeper.rush <- struct{}{}:
@@ -182,7 +183,7 @@ func (g *Generator) install(lease Lease, now int64) {
 			now = clock
 		}
 	}
-	// What lies above the ceiling is not used, whatever the clock says.
+	// Stamps above the ceiling are not used, whatever the clock says.
 	from := max(lease.Floor(), min(now, lease.Ceiling()))
 	old := g.tenure.Load()
 	g.retire(old)

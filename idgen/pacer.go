@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Reading a clock costs ten times as much as taking a ticket. So where ids are
-// wanted fast, the tickets open now are published in tenure.limit, and Next
-// hands them out unseen. What is published grows stale; the pacer renews it
-// every pacePeriod, and takes it back when ids are no longer wanted fast. At
-// saturation the callers that had to wait publish as well. Otherwise the pacer
+// Reading a clock costs ten times as much as taking a ticket. So where ids are wanted fast, the
+// tickets open now are published in tenure.limit, and Next hands them out unseen. A published limit
+// grows stale; the pacer renews it every pacePeriod, and takes it back when ids are no longer
+// wanted fast. At saturation the callers that had to wait publish as well. Otherwise the pacer
 // sleeps on its channel and costs nothing.
 const pacePeriod = 4 * time.Millisecond
 

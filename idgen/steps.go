@@ -66,10 +66,9 @@ func (g *Generator) behind() (now, wait int64, err error) {
 	return now, 0, fmt.Errorf("%w: by %d ms", ErrClockBehind, target-now)
 }
 
-// startWait is how far ahead of the clock a floor may be that a crash explains:
-// the lead of the ceiling, and some more. What is further ahead is due to a clock
-// that was set back. Waiting for the former keeps a process that crashes again
-// and again from stamping ids further ahead each time.
+// startWait is how far ahead of the clock a crash can leave a floor: the lead of the ceiling, and
+// some more. A floor further ahead means that the clock was set back. Waiting for the former keeps
+// a process that crashes again and again from stamping ids further ahead each time.
 const startWait = 5 * time.Second
 
 // verdict asks the policy, and takes from the answer what a clock below the

@@ -10,7 +10,7 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// What a proxy says of the request that it wants judged.
+// Fields in which a proxy describes the request to be judged.
 const (
 	headerForwardedMethod = "X-Forwarded-Method"
 	headerForwardedURI    = "X-Forwarded-Uri"

@@ -20,7 +20,7 @@ const minSecret = 8
 // a dozen.
 const maxSecrets = 32
 
-// secretHead is how many bytes of a secret are compared. What begins with as many of them is
+// secretHead is how many bytes of a secret are compared. Text that begins with that many of them is
 // hidden over the length of the secret.
 const secretHead = 64
 
@@ -88,9 +88,9 @@ func cutWord(line string) (word, rest string) {
 // its end: more than a token has with every character percent-encoded.
 const lookAhead = 256
 
-// clean returns the first limit bytes of text at most, without the secrets and without
-// anything else that looks like a token or a client secret of ours. A secret that only
-// begins in what is shown is hidden too. What clean costs depends on limit, not on text.
+// clean returns the first limit bytes of text at most, without the secrets and without anything
+// else that looks like a token or a client secret of ours. It also hides a secret that only begins
+// within the limit. Its cost depends on limit, not on the length of text.
 func (s *secrets) clean(text string, limit int) string {
 	if len(text) < len("sgt_") { // the least that anything below looks for
 		return text
@@ -214,9 +214,9 @@ func (v *veil) String(limit int) string {
 	return mark(cleaned[:end], end < len(cleaned) || i < len(v.text))
 }
 
-// mayHoldToken is a quick look that spares nearly all texts a slow one. What it
-// says no to has no secret: neither one of our prefixes, nor an encoded byte, nor
-// a parameter, nor as many letters and digits in a row.
+// mayHoldToken is a quick test that spares nearly all texts the slow one. A text for which it
+// returns false holds no secret: it has none of our prefixes, no encoded byte, no parameter and no
+// run of letters and digits of that length.
 func mayHoldToken(text string) bool {
 	return strings.IndexByte(text, '%') >= 0 || strings.IndexByte(text, '=') >= 0 ||
 		strings.Contains(text, "sg") || mayHoldRun(text)

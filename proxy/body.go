@@ -159,8 +159,8 @@ func (b *clientBody) interrupt(reason error) {
 	}
 }
 
-// settle waits for a blocked Read to return when the round trip is given up. What that Read met may
-// be the cause, and failure knows of it only afterwards. A Read whose time has not passed is
+// settle waits for a blocked Read to return when the round trip is given up. The error of that Read
+// may be the cause, and failure returns it only afterwards. A Read whose time has not passed is
 // interrupted.
 func (b *clientBody) settle(reason error) {
 	if b == nil {

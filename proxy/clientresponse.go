@@ -38,9 +38,9 @@ func (c *clientResponse) Header() http.Header { return c.writer.Header() }
 // WriteHeader implements [http.ResponseWriter].
 func (c *clientResponse) WriteHeader(status int) {
 	if status >= http.StatusOK && c.in.ProtoMajor == 1 && !c.body.whole() {
-		// The client is answered before it has said everything. What it still
-		// sends must never be taken for its next request. But it is read, so that it does
-		// not reset the connection before the client has the response.
+		// The response begins before the client has sent its whole request. The rest must never be
+		// taken for its next request. But it is read, so that it does not reset the connection
+		// before the client has the response.
 		c.Header().Set("Connection", "close")
 		exchange.Linger(c.in.Context())
 	}

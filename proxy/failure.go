@@ -61,8 +61,8 @@ func (t *roundTrip) report(status int, err error) {
 	t.balancer.Report(t.tries.chosen, t.outcomeOf(status, err))
 }
 
-// outcomeOf returns what the attempt says about its replica. What its client can do comes
-// first, but for a connection that was not made, in which clients have no part.
+// outcomeOf returns what the attempt says about its replica. Causes on the client's side come
+// first, except for a connection that was not made, in which clients have no part.
 func (t *roundTrip) outcomeOf(status int, err error) upstream.Outcome {
 	given := t.lifetime.givenUp()
 	late := errors.Is(given, errTooSlow)

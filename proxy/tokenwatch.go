@@ -118,7 +118,7 @@ func (w *tokenWatch) broken() bool {
 }
 
 // open calls take, which takes the connection over for a WebSocket, unless the round trip was cut.
-// What the function returns is cut from now on.
+// From then on cut ends the tunnel that take has returned.
 func (w *tokenWatch) open(take func() (*tunnel, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -28,9 +28,9 @@ const (
 	redacted  = "[redacted]"
 )
 
-// Bearer is a token as its holder has it, secret included: presented by a caller
-// or just minted. Whoever prints, formats or marshals one gets its id and
-// "[redacted]"; [Bearer.Reveal] is the only exit of the secret.
+// Bearer is a token as its holder has it, secret included: presented by a caller or just minted.
+// Printing, formatting or marshalling one gives its id and "[redacted]"; only [Bearer.Reveal]
+// returns the secret.
 //
 // A Bearer is immutable and safe for concurrent use. The zero value is no token.
 type Bearer struct {

@@ -41,11 +41,10 @@
 // revocations may have been missed, begins a new epoch; entries and look-ups of
 // the old one decide nothing any more.
 //
-// What tokens of a client have in common, and what the policy makes of it, is kept
-// once for all of them. A cached token is a few numbers in a map without pointers,
-// which the garbage collector does not look at, however many there are. There are two
-// such maps; what was not read from the store for a while, or is too much, is let go
-// with the older one.
+// Attributes that tokens of a client share, and the policy's verdict on them, are kept once for all
+// of them. A cached token is a few numbers in a map without pointers, which the garbage collector
+// does not scan, however many there are. There are two such maps. Entries that were not read from
+// the store for a while, or that are too many, go with the older one.
 //
 // # Revocation
 //

@@ -74,8 +74,9 @@ func encodeRecord(c *clients.Client) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// encodeRest is what a script puts behind the operation. What could not be read
-// again is an error, so that nothing gets in that no gateway gets out.
+// encodeRest encodes the part of a record that a script puts behind the operation. It returns an
+// error for a client that could not be decoded again, so that no record gets into Redis that no
+// gateway can read.
 func encodeRest(c clients.Client) (string, error) {
 	c.Revision = 1 // whatever it gets
 	text, err := encodeRecord(&c)

@@ -115,7 +115,7 @@ func (s *Store) Create(ctx context.Context, d clients.Document, secret clients.C
 	return change, nil
 }
 
-// What a change brings along.
+// Operations of a change, as its record names them.
 const (
 	noSecrets = "The client has no secret: it gets no tokens until one is added."
 	stopped   = "The tokens that the client has are not good any more, on every gateway."

@@ -3,8 +3,8 @@
 // at routes and health. openapi.json describes it, and a test holds the two
 // together.
 //
-// Who may come in is decided before a request gets here. Every change leaves one
-// audit line that says who did what to whom, see [API].
+// Authentication happens before a request gets here. Every change leaves one audit line that says
+// who did what to whom, see [API].
 package admin
 
 import (
@@ -43,8 +43,8 @@ type ClientRegistry interface {
 	Current() bool
 }
 
-// ClientStore keeps the clients that can be changed. What its methods promise,
-// and how they fail, is told at [clients.Store], which is one.
+// ClientStore keeps the clients that can be changed. [clients.Store] implements it and documents
+// what the methods promise and how they fail.
 type ClientStore interface {
 	Create(ctx context.Context, d clients.Document, secret clients.Credential) (clients.Change, error)
 	Update(ctx context.Context, d clients.Document, expected uint64) (clients.Change, error)
@@ -71,8 +71,8 @@ type RuleService interface {
 	AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, error)
 	// Revocations returns the rules in force that are known here.
 	Revocations() tokens.RuleSet
-	// CountRule counts live tokens that a rule covers, and writes nothing; it goes on from a
-	// cursor. What it promises, and how it fails, is told at [tokens.Service.CountRule].
+	// CountRule counts live tokens that a rule covers, and writes nothing; it continues from a
+	// cursor. See [tokens.Service.CountRule] for its promises and its errors.
 	CountRule(ctx context.Context, r tokens.Rule, cursor string) (tokens.Coverage, error)
 }
 
@@ -163,8 +163,8 @@ func (a *API) resources() []resource {
 	}
 }
 
-// Routes registers the API with r under [Prefix]. Whoever calls it puts the
-// check of the token in front, and bounds how long a body may take.
+// Routes registers the API with r under [Prefix]. The caller must put the check of the token in
+// front, and must limit the time for a body.
 func (a *API) Routes(r chi.Router) {
 	r = r.With(sameSite)
 	for _, resource := range a.resources() {

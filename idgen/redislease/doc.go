@@ -8,13 +8,12 @@
 // the one that this address keeps for ever (system E). All of them share one
 // table in Redis, so gateways configured differently still never share a number.
 //
-// The table is the hash {prefix}:w with one record per number. What matters in a
-// record is its ceiling: no id carries a later timestamp than it. A holder
-// raises it every second, a lead ahead of Redis time, before it issues so far;
-// the next holder starts at the ceiling + 1. So a holder that was stopped, cut
-// off or cloned cannot make an id of its successor, whatever any clock says. The
-// lease (60 s, renewed with every extension) only keeps living gateways from
-// fighting over numbers: it may fail in any way without a duplicate.
+// The table is the hash {prefix}:w with one record per number. The ceiling is the part of a record
+// that counts: no id carries a later timestamp than it. A holder raises it every second, a lead
+// ahead of Redis time, before it issues so far; the next holder starts at the ceiling + 1. So a
+// holder that was stopped, cut off or cloned cannot make an id of its successor, whatever any clock
+// says. The lease (60 s, renewed with every extension) only keeps living gateways from fighting
+// over numbers: it may fail in any way without a duplicate.
 //
 // Two more rules make this hold when Redis forgets. A term begins when the
 // table is empty or the replication id of Redis has changed; for a lead and

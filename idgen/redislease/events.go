@@ -5,7 +5,7 @@ import "fmt"
 // EventKind says what an [Event] is about.
 type EventKind string
 
-// What a [Source] reports.
+// Kinds of events that a [Source] reports.
 const (
 	EventAcquired   EventKind = "acquired"   // a number was leased
 	EventConflict   EventKind = "conflict"   // the preferred octet is somebody else's; another number was leased

@@ -21,7 +21,7 @@ type Conn struct {
 // socket is a Conn whose file descriptor can be had.
 type socket struct{ *Conn }
 
-// SyscallConn implements [syscall.Conn]. What is read by it is not cut.
+// SyscallConn implements [syscall.Conn]. Reads through it are not cut.
 func (s socket) SyscallConn() (syscall.RawConn, error) {
 	return s.Conn.Conn.(syscall.Conn).SyscallConn()
 }

@@ -103,7 +103,7 @@ func (r *relay) pass(to, from *net.TCPConn) {
 	case err == nil:
 		_ = to.CloseWrite()
 	case errors.As(err, &failed) && failed.Op == "write":
-		// Whoever has sent it hears of that when there is nothing more to read.
+		// The sender learns of the reset when there is nothing more to read.
 		_ = from.CloseRead()
 		_ = from.SetLinger(0)
 	default:

@@ -54,7 +54,7 @@ func newSecretTexts() *secretTexts {
 	return &secretTexts{known: make(map[string]bool), windows: make(map[uint64]window)}
 }
 
-// add remembers a secret. What is too short to be told from other text is left out.
+// add remembers a secret. It leaves out secrets that are too short to be told from other text.
 func (s *secretTexts) add(name, secret string) {
 	if len(secret) < pieceLen {
 		return

@@ -58,8 +58,8 @@ func (r *Recorder) serve() {
 	}
 }
 
-// record reads requests off one connection. What it keeps is what went over the
-// wire, before anybody parsed it.
+// record reads requests off one connection. It keeps the bytes as they came over the wire,
+// unparsed.
 func (r *Recorder) record(conn net.Conn) {
 	defer conn.Close()
 	var raw strings.Builder

@@ -1,6 +1,6 @@
-// Package lineartest checks that the work of a function grows as its input does. What a caller
-// sends before a token is accepted costs the caller a byte per byte; it may not cost the gateway
-// the square of that.
+// Package lineartest checks that the work of a function grows as its input does. Input that a
+// caller sends before its token is accepted costs the caller a byte per byte; it must not cost the
+// gateway the square of that.
 //
 // Work is counted as allocations, allocated bytes, and processor time of the thread, which leaves
 // out what neighbours do. Each is taken at one, two and four times a length. A linear function

@@ -101,8 +101,9 @@ func lastLine(text string) string {
 	return text[strings.LastIndex(text, "\n")+1:] + "\n"
 }
 
-// notTested is how a test says that something is missing on this machine, and then what. What a
-// system says of that, behind a colon, differs from case to case.
+// notTested matches the message of a test that was skipped because something is missing on this
+// machine, and captures what. The text behind a colon comes from the system and differs from case
+// to case.
 var notTested = regexp.MustCompile(`SKIPPED, NOT TESTED: ([^\n:]*(: apt-get [^\n]*)?)`)
 
 func (r *report) skip(said string) {

@@ -85,8 +85,8 @@ func (c *Context) Release() {
 	}
 }
 
-// Wait returns nil when done is closed or delivers a value, or the error of ctx if that ends before.
-// Nobody may call the Release of ctx meanwhile.
+// Wait returns nil when done is closed or delivers a value, or the error of ctx if that ends
+// before. The Release of ctx must not be called meanwhile.
 func Wait(ctx context.Context, done <-chan struct{}) error {
 	c, ok := ctx.(*Context)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 // large: from the second line on it is in the caches of the processor.
 const together = 32
 
-// What waits at most while lines are being made: so many lines, and behind the first
-// freely of them so many bytes of what they are about, as far as it is [Weighty].
+// Limits of the queue while lines are being made: a number of lines and, beyond the first freely
+// lines, a number of bytes of their [Weighty] fields.
 const (
 	mostPending = 4096
 	mostHeld    = 4 << 20
@@ -56,10 +56,10 @@ func (s *Sink) Deferred(logger zerolog.Logger, message string) *Deferred {
 	return d
 }
 
-// Add has a line made with fields: by whoever adds the last of some, or before the sink writes;
-// at once if its level is error or above. fields must not change any more. What is below the
-// level of the logger is dropped; so is what finds too much waiting, which [Sink.Lost] counts.
-// Then it returns false, and fields are the caller's again.
+// Add has a line made with fields: by whoever adds the last of some, or before the sink writes; at
+// once if its level is error or above. fields must not change any more. Add drops a line below the
+// level of the logger, and a line that finds the queue full, which [Sink.Lost] counts. It then
+// returns false, and fields belong to the caller again.
 func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool {
 	if level < d.logger.GetLevel() {
 		return false

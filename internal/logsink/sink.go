@@ -1,13 +1,12 @@
 // Package logsink writes log lines without making those who log wait for
 // whoever reads the log.
 //
-// Lines are of two kinds. What the gateway has to say of itself is handed to
-// [Sink.Write], which returns when it is written: nothing is lost if the process
-// breaks the next moment. The lines of requests are handed to [Sink.Batched],
-// which only notes them: they are written together, when there are many or after
-// a tenth of a second. What a line of a request is made of may be handed to a [Deferred]
-// instead, which makes some lines at a time: one after the other they cost less than each by
-// itself. All stay in the order in which they came.
+// Lines are of two kinds. Lines of the gateway itself go to [Sink.Write], which returns when the
+// line is written: nothing is lost if the process breaks the next moment. The lines of requests are
+// handed to [Sink.Batched], which only notes them: they are written together, when there are many
+// or after a tenth of a second. The fields of such a line may go to a [Deferred] instead, which
+// formats several lines at a time: one after the other they cost less than each by itself. All stay
+// in the order in which they came.
 //
 // One goroutine writes; it sleeps while there is nothing to write. If nobody
 // reads what is written (a full pipe, a terminal that was stopped), the writing

@@ -14,9 +14,9 @@ func CanAwait(c net.Conn) bool {
 	return ok
 }
 
-// Await waits until there is something to be read from c, and reads nothing. It returns
-// io.EOF at the end of what the peer sends, and what a Read would if the connection has
-// failed, was closed, or is past its read deadline. Nobody else may read meanwhile.
+// Await waits until there is something to be read from c, and reads nothing. It returns io.EOF at
+// the end of what the peer sends, and what a Read would if the connection has failed, was closed,
+// or is past its read deadline. No other goroutine may read meanwhile.
 func Await(c net.Conn) error {
 	socket, ok := c.(syscall.Conn)
 	if !ok {

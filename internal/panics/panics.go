@@ -3,9 +3,9 @@
 // timer and callback of the gateway begins with [Catch] or [Into], or runs in [Keep]; a test of
 // this package finds those that do not.
 //
-// Each caught panic is counted by its [Part] and told to the function given to [Notify]. What is
-// told never holds bytes of a caller: of the panic's value only the text of a runtime error, and
-// of any other value its type; of the stack only functions, files and lines, no arguments.
+// Each caught panic is counted by its [Part] and told to the function given to [Notify]. The report
+// never holds bytes of a caller. It has the text of a runtime error, the type of any other panic
+// value, and the functions, files and lines of the stack without arguments.
 //
 // Nothing can recover from a fatal error of the runtime, such as a concurrent write to a map.
 package panics

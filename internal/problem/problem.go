@@ -22,8 +22,8 @@ import (
 // RetryAfter is the number of seconds that a 503 asks the caller to wait.
 const RetryAfter = 1
 
-// StatusClientClosedRequest is logged for a caller that went away before it got
-// a response. Nobody receives it. The number is nginx's.
+// StatusClientClosedRequest is logged for a caller that went away before it got a response. No
+// client receives it. The number is that of nginx.
 const StatusClientClosedRequest = 499
 
 // Error is an error that knows its response. Detail is public; Err is for the log.

@@ -67,8 +67,8 @@ func (a *account) idle(now time.Duration) bool {
 // credit is the number of uses that may be unsettled.
 func credit(rate limit.Rate) int { return max(rate.Count/10, 1) }
 
-// maxLead is how far ahead an arrival time may be: by the burst, and by what this
-// number of gateways may let through too early. What lies beyond is forgiven.
+// maxLead is how far ahead an arrival time may be: by the burst, and by what this number of
+// gateways may let through too early. Debt beyond that is forgiven.
 func maxLead(rate limit.Rate) time.Duration {
 	const gateways = 16
 	return rate.Interval() * time.Duration(rate.Count+gateways*credit(rate))

@@ -17,11 +17,10 @@
 //
 //	Count + t × Count/Per + (N−1) × credit
 //
-// requests pass in any time t, and what the rate allows in one round trip to
-// Redis. What passed too early is charged all the same, so
-// it is missing afterwards and the average is exact. Nothing is taken in advance,
-// so nothing is lost for a client that comes to one gateway only. Three gateways
-// at 100/s let through 100 a second, and once up to 20 more.
+// requests pass in any time t, plus those that the rate allows in one round trip to Redis. Requests
+// that passed too early are charged all the same, so the average is exact. Nothing is taken in
+// advance, so nothing is lost for a client that comes to one gateway only. Three gateways at 100/s
+// let through 100 a second, and once up to 20 more.
 //
 // Debts are remembered up to the credit of 16 gateways. With more, a client that
 // overwhelms all of them at once is forgiven what is above that.

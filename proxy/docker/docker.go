@@ -45,7 +45,7 @@ import (
 	"snowgate/proxy/route"
 )
 
-// Labels that are looked at here. What the others say is told by [Config.Read].
+// Labels that this package reads. [Config.Read] reads the others.
 const (
 	// EnableLabel makes a container one that the gateway looks at.
 	EnableLabel = "snowgate.enable"
@@ -62,8 +62,8 @@ const (
 	swarmService   = "com.docker.swarm.service.name"
 )
 
-// LooksAt reports whether a label is looked at, here or by [Config.Read]. Whoever stands
-// between Docker and a [Watcher] may leave out all others.
+// LooksAt reports whether this package or [Config.Read] reads a label. A filter between Docker and
+// a [Watcher] may remove all others.
 func LooksAt(label string) bool {
 	switch label {
 	case composeProject, composeService, composeOneOff, composeNumber, swarmService:

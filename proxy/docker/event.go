@@ -56,8 +56,8 @@ var harmlessSignals = []string{
 	"1", "10", "12", "17", "18", "23", "28", "29",
 }
 
-// endsProcess reports whether signal, a number or a name, is meant to end the
-// process. What cannot be read is.
+// endsProcess reports whether signal, a number or a name, is meant to end the process. A signal
+// that it does not know counts as one that is.
 func endsProcess(signal string) bool {
 	name := strings.TrimPrefix(strings.ToUpper(signal), "SIG")
 	if n, err := strconv.Atoi(name); err == nil {

@@ -19,7 +19,7 @@ type Watcher struct {
 	made   time.Time
 	status atomic.Pointer[Status]
 
-	// What follows belongs to Run.
+	// Only Run uses the fields below.
 	picture   picture
 	out       map[string]mark // by the id of a container
 	begun     uint64          // lists, all in all

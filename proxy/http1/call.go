@@ -222,9 +222,8 @@ func (c *Call) Close() error {
 // Read of the body must be ended by other means.
 func (c *Call) Wait() { c.upload.wait() }
 
-// Tunnel returns the connection as it is, after a response that switches protocols
-// (RFC 9110 §15.2.2). What was read ahead comes first. [Call.Close] and [Call.Abort]
-// close it.
+// Tunnel returns the connection as it is, after a response that switches protocols (RFC 9110
+// §15.2.2). Bytes that were read ahead come first. [Call.Close] and [Call.Abort] close it.
 func (c *Call) Tunnel() io.ReadWriteCloser { return &tunnel{c, c.conn} }
 
 type tunnel struct {

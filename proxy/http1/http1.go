@@ -17,11 +17,11 @@
 //
 // # Kept connections
 //
-// A server may send nothing on a connection before it is asked. A byte or an end there means that the
-// connection must not be used: the server has closed it, or has sent more than one response, which must
-// not reach the next caller. Nobody reads while a connection is idle, so a call looks when it takes the
-// connection, with the first of two non-blocking reads that it makes anyway (turn_unix.go). The first must
-// find nothing; the second comes when the poller of the runtime has something.
+// A server may send nothing on a connection before it is asked. A byte or an end there means that
+// the connection must not be used: the server has closed it, or has sent more than one response,
+// which must not reach the next caller. No goroutine reads an idle connection, so a call checks it
+// on taking it, with the first of two non-blocking reads that it makes anyway (turn_unix.go). The
+// first must find nothing; the second comes when the poller of the runtime has something.
 //
 // # What is refused
 //
@@ -64,7 +64,7 @@ var (
 // errStale says that a connection that was kept is not fit for use. Nothing was sent.
 var errStale = errors.New("http1: the server has closed the connection, or has said something on it unasked")
 
-// malformed returns an [ErrResponse] that says more. What is quoted is cut short.
+// malformed returns an [ErrResponse] with a detail. It cuts the quoted text short.
 func malformed(what, quoted string) error {
 	const most = 64
 	return fmt.Errorf("%w: %s %q", ErrResponse, what, quoted[:min(len(quoted), most)])

@@ -14,7 +14,7 @@ import (
 // uploadBuffer is how much of a body is sent at once.
 const uploadBuffer = 32 << 10
 
-// What ends the data of a chunk, and the last chunk (RFC 9112 §7.1).
+// The bytes behind the data of a chunk, and the last chunk (RFC 9112 §7.1).
 const (
 	chunkEnd  = "\r\n"
 	lastChunk = "0\r\n\r\n"

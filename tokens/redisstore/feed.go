@@ -25,9 +25,8 @@ const (
 // FeedConfig configures a [Feed]. Every function is optional, is called by goroutines of Run, and must
 // not block.
 type FeedConfig struct {
-	// Followers are kept current, by the kind of push that concerns them:
-	// [PushRules], [PushClient], [PushKeys]. What concerns clients concerns the
-	// rules too.
+	// Followers are kept current, by the kind of push that concerns them: [PushRules],
+	// [PushClient], [PushKeys]. A push that concerns clients concerns the rules, too.
 	Followers map[string]Follower
 	// OnToken is told that a token was revoked, by whichever gateway.
 	OnToken func(id idgen.ID)

@@ -96,8 +96,8 @@ func (s *Store) claim(ctx context.Context, args ...any) (Installation, error) {
 	return Installation{Epoch: reply[0], Layout: reply[1], TokenKey: reply[2]}, nil
 }
 
-// installation reads what is recorded, in one round trip that only a primary answers. What is not
-// recorded is empty.
+// installation reads the recorded values in one round trip, which only a primary answers. A value
+// that is not recorded is empty.
 func (s *Store) installation(ctx context.Context) (Installation, error) {
 	pipe := s.client.Pipeline()
 	epoch := pipe.GetEx(ctx, s.sharedKey("epoch"), -1)

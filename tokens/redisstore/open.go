@@ -221,9 +221,9 @@ var (
 	errReplica  = errors.New("redisstore: tokens are read from the primary only; remove read_only, replica_only and route_… from the URL")
 )
 
-// prepare runs the URL into one that go-redis parses, with the parameters that
-// make a silent server cost no more than the timeout. What the URL itself says
-// of a parameter is kept; the context of each operation is the upper bound.
+// prepare runs the URL into one that go-redis parses, with the parameters that make a silent server
+// cost no more than the timeout. Parameters that the URL sets itself are kept; the context of each
+// operation is the upper limit.
 func prepare(opts Options, secure, topology string) (string, error) {
 	u, err := url.Parse(opts.URL)
 	if err != nil {

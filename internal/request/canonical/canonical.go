@@ -1,10 +1,10 @@
 // Package canonical decides whether a request target has exactly one reading.
 //
-// A gateway that judges one path while the service behind it serves another is
-// a gateway one can walk around: /public/%2e%2e/admin, //admin, /admin;x, /%61dmin.
-// This package does not repair such targets, it refuses them. What is left is
-// read alike by everyone: by net/url, by path.Clean, by servers that decode
-// once, that merge slashes, that strip path parameters, that turn backslashes.
+// A gateway that judges one path while the service behind it serves another is a gateway one can
+// walk around: /public/%2e%2e/admin, //admin, /admin;x, /%61dmin. This package does not repair such
+// targets, it refuses them. All software reads the remaining targets alike: by net/url, by
+// path.Clean, by servers that decode once, that merge slashes, that strip path parameters, that
+// turn backslashes.
 //
 // The rules, on the path as it was received:
 //

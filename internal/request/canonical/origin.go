@@ -9,13 +9,12 @@ import (
 // AnyOrigin is the pattern of every origin.
 const AnyOrigin = "*"
 
-// ValidOrigin tells whether pattern can stand for origins: [AnyOrigin], an origin
-// as browsers send it in Origin (RFC 6454 §6.2), or one whose host begins with
-// "*.", which stands for every name below the rest of the host, however deep.
-// What a browser never sends, and a pattern would so never match, is refused: a
-// default port, capitals, anything behind the port. "null" is refused because
-// it is the origin of any page that wants to have it.
-// Its error is for the person who wrote the pattern, as the end of a sentence.
+// ValidOrigin tells whether pattern can stand for origins: [AnyOrigin], an origin as browsers send
+// it in Origin (RFC 6454 §6.2), or one whose host begins with "*.", which stands for every name
+// below the rest of the host, however deep. It refuses patterns that no browser's origin could
+// match: a default port, capitals, anything behind the port. "null" is refused because it is the
+// origin of any page that wants to have it. Its error is for the person who wrote the pattern, as
+// the end of a sentence.
 func ValidOrigin(pattern string) error {
 	if pattern == AnyOrigin {
 		return nil

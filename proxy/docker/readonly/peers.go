@@ -15,7 +15,8 @@ const (
 	maxPeerRequests = 16 // of one address
 	maxStreams      = 64
 	maxPeerStreams  = 8 // of one address
-	// streamLife is how long a stream lasts at most. Whoever still wants events asks anew.
+	// streamLife is how long a stream lasts at most. A client that still wants events connects
+	// again.
 	streamLife = time.Hour
 )
 

@@ -1,7 +1,7 @@
 // Package readonly stands between the Docker API and whoever may only look at it.
 //
-// Whoever reaches Docker's socket is root on the host. [Proxy] lets four things
-// through and nothing else:
+// A process that reaches Docker's socket is root on the host. [Proxy] lets four requests through
+// and nothing else:
 //
 //	GET, HEAD /_ping             the version of the API
 //	GET       /containers/json   the list of containers
@@ -233,7 +233,7 @@ func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
 	controller := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
-	// What is left of the time to read the request is not for the stream.
+	// The time limit for the request does not apply to the stream.
 	if controller.SetReadDeadline(time.Time{}) != nil || controller.Flush() != nil {
 		return nil
 	}
