@@ -45,7 +45,7 @@ routes:
 		Env: []string{
 			"SNOWGATE_REDIS_URL=redis://:" + redisPassword + "@" + redis.address,
 			"SNOWGATE_STORE_TIMEOUT=5s", // the disk may be busy
-			"SNOWGATE_CACHE_TTL=0s",     // each answer shows what became of Redis
+			"SNOWGATE_CACHE_TTL=0s",     // each response shows what became of Redis
 		},
 	})
 

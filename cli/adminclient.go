@@ -27,8 +27,8 @@ import (
 const (
 	// adminTimeout bounds each request of a command.
 	adminTimeout = 30 * time.Second
-	// maxAnswer bounds what is read of a response, in bytes.
-	maxAnswer = 16 << 20
+	// maxResponse bounds what is read of a response, in bytes.
+	maxResponse = 16 << 20
 )
 
 // adminFlags are the flags of the commands that speak to the admin API. Their
@@ -130,7 +130,7 @@ type apiError struct {
 // Error returns the detail and every fault in a line of its own.
 func (e *apiError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the gateway answers %d %s", e.Status, cmp.Or(e.Detail, e.Title))
+	fmt.Fprintf(&b, "the gateway responds with %d %s", e.Status, cmp.Or(e.Detail, e.Title))
 	for _, f := range e.Faults {
 		fmt.Fprintf(&b, "\n  %s", strings.TrimSpace(f.Pointer+" "+f.Detail))
 	}
@@ -168,27 +168,27 @@ func (c *adminClient) call(ctx context.Context, method, path, ifMatch string, in
 		return nil, explain(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return nil, err
 	}
-	return response.Header, readAnswer(response, text, out)
+	return response.Header, readResponse(response, text, out)
 }
 
-// readAnswer puts the body of a good response into out, and makes an error of any
+// readResponse puts the body of a good response into out, and makes an error of any
 // other.
-func readAnswer(response *http.Response, text []byte, out any) error {
+func readResponse(response *http.Response, text []byte, out any) error {
 	if response.StatusCode/100 == 2 {
 		if out == nil {
 			return nil
 		}
 		if err := json.Unmarshal(text, out); err != nil {
-			return fmt.Errorf("the answer of %s is not what the admin API answers: %w", response.Request.URL.Host, err)
+			return fmt.Errorf("the response of %s is not one of the admin API: %w", response.Request.URL.Host, err)
 		}
 		return nil
 	}
 	refused := &apiError{Status: response.StatusCode, Title: http.StatusText(response.StatusCode)}
-	_ = json.Unmarshal(text, refused) // another server's answer has no detail
+	_ = json.Unmarshal(text, refused) // another server's response has no detail
 	refused.Status = response.StatusCode
 	return refused
 }
@@ -200,7 +200,7 @@ func explain(err error) error {
 		return err
 	}
 	if refused.ErrorCode == "" {
-		return fmt.Errorf("getting a token: the gateway answers %s; is -url that of the gateway?", refused.Response.Status)
+		return fmt.Errorf("getting a token: the gateway responds with %s; is -url that of the gateway?", refused.Response.Status)
 	}
 	return fmt.Errorf("getting a token: %s: %s", refused.ErrorCode, refused.ErrorDescription)
 }

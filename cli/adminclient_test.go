@@ -27,7 +27,7 @@ type script struct {
 	headers []http.Header
 }
 
-// reply is one answer.
+// reply is one response.
 type reply struct {
 	status int
 	header http.Header
@@ -388,14 +388,14 @@ func TestAdminCommandsExplainRefusals(t *testing.T) {
 		"GET /keys":     {{302, http.Header{"Location": {"/admin/v1/elsewhere"}}, ""}},
 		"POST /keys":    {{200, nil, "<html>"}},
 	})
-	const want = "snowgate: the gateway answers 422 The document has faults.\n  /scope is wrong\n  all of it\n"
+	const want = "snowgate: the gateway responds with 422 The document has faults.\n  /scope is wrong\n  all of it\n"
 	if code, _, stderr := s.call("client", "create", "x"); code != exitFailed || stderr != want {
 		t.Errorf("create: %d %q, want %q", code, stderr, want)
 	}
 	if code, _, stderr := s.call("key", "list"); code != exitFailed || !strings.Contains(stderr, "302 Found") {
 		t.Errorf("a redirection: %d %q", code, stderr)
 	}
-	if code, _, stderr := s.call("key", "rotate"); code != exitFailed || !strings.Contains(stderr, "not what the admin API answers") {
+	if code, _, stderr := s.call("key", "rotate"); code != exitFailed || !strings.Contains(stderr, "not one of the admin API") {
 		t.Errorf("another server: %d %q", code, stderr)
 	}
 	other, _ := clients.NewSecret()

@@ -26,7 +26,7 @@ type shownClient struct {
 	Note    string               `json:"note,omitempty"`
 }
 
-// newSecret is what a creation answers beside the rest: shown once.
+// newSecret is the part of the response to a creation that is shown once.
 type newSecret struct {
 	Secret    string `json:"client_secret"`
 	ExpiresAt int64  `json:"client_secret_expires_at"` // Unix seconds; 0: never

@@ -19,7 +19,7 @@ import (
 const (
 	dockerProxyHeaderTimeout = 5 * time.Second
 	dockerProxyHeaderBytes   = 16 << 10
-	dockerProxyWriteTimeout  = 30 * time.Second // of an answer; each event has a time of its own
+	dockerProxyWriteTimeout  = 30 * time.Second // of a response; each event has a time of its own
 	dockerProxyIdle          = 2 * time.Minute
 	dockerProxyGrace         = time.Second // for what runs when it is stopped; streams are cut
 )

@@ -234,7 +234,7 @@ func (r *rebase) print(w io.Writer) {
 		fmt.Fprintln(w, "No token lives.")
 	}
 	if r.issuing() {
-		fmt.Fprintln(w, "Gateways are running. With the change they answer 503, until they are started anew with the new values.")
+		fmt.Fprintln(w, "Gateways are running. With the change they respond with 503, until they are started anew with the new values.")
 	}
 	if r.above() {
 		fmt.Fprintln(w, "New ids sort above all old ones.")

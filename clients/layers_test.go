@@ -125,7 +125,7 @@ func TestClash(t *testing.T) {
 
 // While the store is not known to be current, nothing is said about a client that
 // may be in it, whether it is known or not.
-func TestAnswersWhileTheStoreIsNotCurrent(t *testing.T) {
+func TestResponsesWhileTheStoreIsNotCurrent(t *testing.T) {
 	confirmed := false
 	r := testRegistry()
 	r.Follow(func() bool { return confirmed }, nil)

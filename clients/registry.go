@@ -153,7 +153,7 @@ func (r *Registry) Loaded() bool { return r.current.Load().loaded }
 // Revision is the revision of the store that its clients are known at.
 func (r *Registry) Revision() uint64 { return r.current.Load().revision }
 
-// Version changes whenever the answer of [Registry.Entitled] for any client may
+// Version changes whenever the response of [Registry.Entitled] for any client may
 // have changed.
 func (r *Registry) Version() uint64 { return r.current.Load().version }
 

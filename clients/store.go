@@ -29,7 +29,7 @@ var (
 //
 // Each method fails with an error that matches one of the sentinels; whatever
 // keeps the store from being asked matches [ErrUnavailable]. Then the change may
-// have been made nevertheless: the answer was lost. A method that makes such a
+// have been made nevertheless: the response was lost. A method that makes such a
 // change again by itself recognises its own and succeeds.
 //
 // expected is the revision of the client that the caller saw; 0 is any.

@@ -31,7 +31,7 @@ type HealthCheck struct {
 	// Path is asked for with GET.
 	Path string
 	// Interval is the time between two questions, Timeout the longest wait for the
-	// answer.
+	// response.
 	Interval, Timeout time.Duration
 }
 

@@ -99,7 +99,7 @@ type Config struct {
 	// TLSCert and TLSKey are set both or neither.
 	TLSCert string `env:"TLS_CERT" doc:"PEM file with the certificate (chain) of the public listener; read again when it changes"`
 	TLSKey  string `env:"TLS_KEY" doc:"PEM file with the private key to it"`
-	// HSTS is sent with answers that go over TLS, also to a trusted proxy.
+	// HSTS is sent with responses that go over TLS, also to a trusted proxy.
 	HSTS HSTS `env:"HSTS" doc:"value of Strict-Transport-Security, such as max-age=31536000; includeSubDomains, which is sent with every answer over TLS, of the gateway or of a trusted proxy in front; empty: not sent"`
 	H2C  bool `env:"H2C" envDefault:"false" doc:"HTTP/2 without TLS on the public listener, for clients that know it beforehand"`
 

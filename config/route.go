@@ -58,7 +58,7 @@ type Route struct {
 	WebSocket bool
 	// PassToken tells that the service gets the client's Authorization.
 	PassToken bool
-	// Timeout bounds the wait for the header of the service's answer.
+	// Timeout bounds the wait for the header of the service's response.
 	Timeout time.Duration
 	// MaxBody bounds the body of a request, in bytes; 0 is unlimited.
 	MaxBody int64

@@ -192,8 +192,8 @@ func TestWatchSaysOnceThatTheFileIsGone(t *testing.T) {
 	})
 }
 
-// A signal gets an answer at once, also when there is nothing new.
-func TestWatchAnswersTheTrigger(t *testing.T) {
+// A signal gets a response at once, also when there is nothing new.
+func TestWatchHeedsTheTrigger(t *testing.T) {
 	watch(t, "clients: [{id: a}]", func(w *watched) {
 		w.trigger <- os.Interrupt
 		w.expect(0, "a")

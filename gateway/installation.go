@@ -87,7 +87,7 @@ func (c *installation) compare(recorded redisstore.Installation) error {
 	err := c.store.Mismatch(c.configured, recorded)
 	switch news := c.changed(err); {
 	case news && err != nil:
-		c.log.Error().Err(wayOut(err)).Msg("the installation in Redis has changed: this gateway is not ready, and answers 503")
+		c.log.Error().Err(wayOut(err)).Msg("the installation in Redis has changed: this gateway is not ready, and responds with 503")
 	case news:
 		c.log.Info().Msg("the installation in Redis is the configured one again")
 	}

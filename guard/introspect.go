@@ -54,10 +54,10 @@ func (g *Guard) introspect(ctx context.Context, token string) (identity *Identit
 	case http.StatusOK:
 		return g.read(body)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, fmt.Errorf("%w: it answers %d: client %q needs the right secret and the right to introspect",
+		return nil, fmt.Errorf("%w: it responds with %d: client %q needs the right secret and the right to introspect",
 			ErrUnavailable, response.StatusCode, g.credentials.ID)
 	default:
-		return nil, fmt.Errorf("%w: it answers %d", ErrUnavailable, response.StatusCode)
+		return nil, fmt.Errorf("%w: it responds with %d", ErrUnavailable, response.StatusCode)
 	}
 }
 
@@ -72,14 +72,14 @@ func (g *Guard) read(body []byte) (*Identity, error) {
 		Audience json.RawMessage `json:"aud"`
 	}
 	if err := json.Unmarshal(body, &said); err != nil || said.Active == nil {
-		return nil, fmt.Errorf("%w: its answer is no introspection response; is the issuer right?", ErrUnavailable)
+		return nil, fmt.Errorf("%w: its response is no introspection response; is the issuer right?", ErrUnavailable)
 	}
 	if !*said.Active {
 		return nil, ErrInvalid
 	}
 	audience, err := readAudience(said.Audience)
 	if err != nil || said.Expiry == 0 {
-		return nil, fmt.Errorf("%w: its answer has no exp or a bad aud", ErrUnavailable)
+		return nil, fmt.Errorf("%w: its response has no exp or a bad aud", ErrUnavailable)
 	}
 	expiry := time.Unix(said.Expiry, 0)
 	if !time.Now().Before(expiry) || !g.options.AnyAudience && !slices.Contains(audience, g.options.Audience) {

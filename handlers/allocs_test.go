@@ -63,7 +63,7 @@ func issuing(t testing.TB) func() {
 	}
 }
 
-// What a token request allocates from the form to the answer, without the store
+// What a token request allocates from the form to the response, without the store
 // and the front. The number is exact: whoever makes it smaller writes the new one
 // down.
 func TestAllocationsOfATokenRequest(t *testing.T) {

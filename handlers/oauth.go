@@ -1,6 +1,6 @@
 // Package handlers holds the HTTP endpoints of the gateway itself. Each one
 // decodes its request, makes one call into the domain, and encodes the response;
-// errors are returned and become answers in package problem.
+// errors are returned and become responses in package problem.
 package handlers
 
 import (

@@ -105,7 +105,7 @@ func (s *server) token(t *testing.T) string {
 	return answer.AccessToken
 }
 
-// object decodes a JSON answer.
+// object decodes a JSON response.
 func object(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 	t.Helper()
 	var got map[string]any
@@ -115,7 +115,7 @@ func object(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 	return got
 }
 
-func TestTokenAnswer(t *testing.T) {
+func TestTokenResponse(t *testing.T) {
 	s := newServer(t)
 	w := s.post(handlers.TokenPath, "worker:"+s.secret, "grant_type=client_credentials")
 	got := object(t, w)
@@ -292,7 +292,7 @@ func TestIntrospectionByAudience(t *testing.T) {
 	const orders, billing = "&resource=https://orders.example", "&resource=https://billing.example"
 	tests := []struct {
 		asker, resources string
-		want             any // the audiences in the answer; nil: inactive
+		want             any // the audiences in the response; nil: inactive
 	}{
 		{"orders-api:" + s.orders, orders, []any{"https://orders.example"}},
 		{"orders-api:" + s.orders, orders + billing, []any{"https://orders.example"}},

@@ -61,7 +61,7 @@ func testSteps(t *testing.T, backs []time.Duration, restart, saturated bool) {
 	t.Logf("%d ids, longest call %v", run.count, run.longest)
 }
 
-// runner calls Next for a while and checks every answer.
+// runner calls Next for a while and checks every response.
 type runner struct {
 	t         *testing.T
 	saturated bool

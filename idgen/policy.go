@@ -19,7 +19,7 @@ type Policy interface {
 	String() string
 }
 
-// Verdict is what a Policy answers.
+// Verdict is what a Policy decides.
 type Verdict uint8
 
 // The verdicts on a clock that stepped back.

@@ -71,7 +71,7 @@ func (g *Generator) behind() (now, wait int64, err error) {
 // a process that crashes again and again from stamping ids further ahead each time.
 const startWait = 5 * time.Second
 
-// verdict asks the policy, and takes from the answer what a clock below the
+// verdict asks the policy, and takes from the response what a clock below the
 // floor does not allow: to ride ahead of a reference or after a mere crash, to
 // count, to reuse.
 func (g *Generator) verdict(e *tenure, now, target int64) Verdict {

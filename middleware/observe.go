@@ -122,7 +122,7 @@ func outcomeOf(x *exchange.Exchange, w *recorder, aborted bool) outcome {
 		end.counted, end.aborted = end.sent, false
 	case aborted:
 		end.counted = abortStatus(x.Cause)
-	case end.sent == 0: // nothing written: net/http answers 200
+	case end.sent == 0: // nothing written: net/http sends 200
 		end.sent = http.StatusOK
 		end.counted = end.sent
 	default:

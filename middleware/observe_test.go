@@ -31,7 +31,7 @@ type recorded struct {
 	Status        int
 }
 
-// observe serves r by handler behind Observe and returns the answer, the access
+// observe serves r by handler behind Observe and returns the response, the access
 // line, and what was recorded.
 func observe(t *testing.T, r *http.Request, trusted []netip.Prefix, handler http.HandlerFunc) (*httptest.ResponseRecorder, map[string]any, recorded) {
 	t.Helper()
@@ -147,7 +147,7 @@ func TestObserveHidesSecrets(t *testing.T) {
 		edit  func(*http.Request)
 		cause string
 	}{
-		{"token in the cause", func(*http.Request) {}, "malformed answer " + token},
+		{"token in the cause", func(*http.Request) {}, "malformed response " + token},
 		{"credentials in the cause", func(r *http.Request) { r.Header.Set("Authorization", "Basic dXNlcjpzZWNyZXRz") }, "got dXNlcjpzZWNyZXRz"},
 		{"two lines", func(r *http.Request) {
 			r.Header["Authorization"] = []string{"Bearer first-credential", "Bearer dXNlcjpzZWNyZXRz"}

@@ -8,7 +8,7 @@ import "net/http"
 type recorder struct {
 	http.ResponseWriter
 
-	status  int      // of the answer, 0 until it begins; not of a 1xx before it
+	status  int      // of the response, 0 until it begins; not of a 1xx before it
 	bytes   int      // of the body
 	drainer *Drainer // nil: nobody asks for the connection to be closed
 }

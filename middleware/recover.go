@@ -45,7 +45,7 @@ func answerPanic(w *recorder, r *http.Request, value any) {
 	header := w.Header()
 	for name := range header {
 		if !holdsForAny(name) {
-			delete(header, name) // it described an answer that is not coming
+			delete(header, name) // it described a response that is not coming
 		}
 	}
 	if r.ProtoMajor == 1 {

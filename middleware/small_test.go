@@ -137,7 +137,7 @@ func TestDrainerWaits(t *testing.T) {
 }
 
 // TestDrainDecidesLate starts draining between the beginning of a request and
-// that of its answer, for every way to begin one.
+// that of its response, for every way to begin one.
 func TestDrainDecidesLate(t *testing.T) {
 	begin := map[string]func(http.ResponseWriter){
 		"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },

@@ -17,9 +17,9 @@
 // A change is one script, so it is made in full or not at all, and one round
 // trip: what is to be changed is in memory, and the script makes sure that it has
 // not changed since. Every change has a random name, which the document keeps: if
-// the answer gets lost and the command is sent again, by go-redis or by
+// the response gets lost and the command is sent again, by go-redis or by
 // [Store] itself, the script finds its own change and says so. If the last
-// attempt gets no answer either, the error says that Redis cannot be asked; the
+// attempt gets no response either, the error says that Redis cannot be asked; the
 // change may have been made. To make it again is safe then: a creation fails with
 // clients.ErrExists, any other change with clients.ErrConflict or
 // clients.ErrNotFound.

@@ -174,7 +174,7 @@ type cut int
 const (
 	intact    cut = iota
 	cutBefore     // the script does not get to Redis
-	cutAfter      // its answer does not come back
+	cutAfter      // its response does not come back
 )
 
 // cutting returns a pool whose connections are cut as w says.

@@ -313,7 +313,7 @@ var specification = func() func(t *testing.T) routers.Router {
 	}
 }()
 
-// response is an answer that fits the OpenAPI document.
+// response is a response that fits the OpenAPI document.
 type response struct {
 	*httptest.ResponseRecorder
 	t *testing.T
@@ -329,7 +329,7 @@ func (r response) object() map[string]any {
 	return o
 }
 
-// do sends a request as the client admin and checks that the answer is one that
+// do sends a request as the client admin and checks that the response is one that
 // the OpenAPI document tells. header holds names and values in turn; a body is
 // JSON unless header says otherwise.
 func (b *bench) do(method, path, body string, header ...string) response {
@@ -352,7 +352,7 @@ func (b *bench) do(method, path, body string, header ...string) response {
 	return response{w, b.t}
 }
 
-// conforms compares an answer with the document, and the request, too, if it was
+// conforms compares a response with the document, and the request, too, if it was
 // answered with success.
 func (b *bench) conforms(method, path, body string, header http.Header, w *httptest.ResponseRecorder) {
 	b.t.Helper()

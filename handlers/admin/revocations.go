@@ -184,7 +184,7 @@ func (a *API) revokeOne(w http.ResponseWriter, r *http.Request, c *change, wante
 	})
 }
 
-// refuseRule turns the refusals of a rule into answers. The clock that judges the
+// refuseRule turns the refusals of a rule into responses. The clock that judges the
 // instants is the store's.
 func refuseRule(kind tokens.RuleKind, err error) error {
 	switch {

@@ -49,7 +49,7 @@ func TestRevocations(t *testing.T) {
 	tests := []struct {
 		why, body string
 		status    int
-		want      []string // of the answer, or the pointers of the faults
+		want      []string // of the response, or the pointers of the faults
 	}{
 		{"one token", `{"token":"` + aToken + `","reason":"leaked"}`, 200, []string{`"kind":"token"`, `"reason":"leaked"`, `"by":"admin"`}},
 		{"a client", `{"client":"orders"}`, 201, []string{`"kind":"client"`, `"client":"orders"`, `"generation":7`, `"ends_at":`}},
@@ -216,7 +216,7 @@ func TestDiscoveredRoutes(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, reading them ends in an object or in an answer below
+// Whatever the bytes are, reading them ends in an object or in a response below
 // 500, and what is accepted is JSON that encoding/json reads, too.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{

@@ -125,7 +125,7 @@ func newTable() []*row {
 		{name: "body that is none from its first byte", reason: "what came together with the header of the response is no chunk, and nothing was sent yet, so 502; net/http's proxy sends the header and breaks off", rare: true,
 			is: func(e *exchange, d difference) bool {
 				return e.wrongResponse != nil && !e.standard && (d.what == "end" && d.ours == own && oneOf(d.theirs, broke, closed) || d.what == "status of its own" && d.ours == "502") &&
-					strings.Contains(d.cause, "malformed answer: ")
+					strings.Contains(d.cause, "malformed response: ")
 			}},
 		{name: "HTTP/2 service that ends its connection", reason: "the service says that it will not look at the request, of which the body has been sent: it cannot be sent again, by neither proxy, and each meets other requests with this", rare: true,
 			is: func(e *exchange, d difference) bool {

@@ -32,11 +32,11 @@ func (c noted) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestAnswersBeforeTheNextRequests: connections whose handlers are ready at the same time all
-// answer before the first of them is read for its next request, which will have come by then.
+// TestResponsesBeforeTheNextRequests: connections whose handlers are ready at the same time all
+// respond before the first of them is read for its next request, which will have come by then.
 // A body is read without ado. A busy machine may cut a turn of the scheduler short, but not
 // every time.
-func TestAnswersBeforeTheNextRequests(t *testing.T) {
+func TestResponsesBeforeTheNextRequests(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const conns, attempts = 10, 20

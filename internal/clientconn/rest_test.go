@@ -120,7 +120,7 @@ func (a *asker) says(text string) {
 	}
 }
 
-// hears expects an answer with body.
+// hears expects a response with body.
 func (a *asker) hears(body string) {
 	a.t.Helper()
 	answer, err := http.ReadResponse(a.in, nil)
@@ -207,7 +207,7 @@ func TestWhatDoesNotRest(t *testing.T) {
 	for name, test := range map[string]struct {
 		first, answer string
 		then          string // what is said after the silence
-		thenAnswer    string
+		thenResponse  string
 	}{
 		"nothing asked yet":               {"", "", get1("/a"), "/a"},
 		"the first request has begun":     {"GET /a HT", "", "TP/1.1\r\nHost: x\r\n\r\n", "/a"},
@@ -260,15 +260,15 @@ func TestWhatDoesNotRest(t *testing.T) {
 			switch name {
 			case "taken over", "HTTP/2":
 				var got strings.Builder
-				for !strings.HasSuffix(got.String(), test.thenAnswer) {
+				for !strings.HasSuffix(got.String(), test.thenResponse) {
 					b, err := a.in.ReadByte()
 					if err != nil {
-						t.Fatalf("%v after %q, want %q", err, got.String(), test.thenAnswer)
+						t.Fatalf("%v after %q, want %q", err, got.String(), test.thenResponse)
 					}
 					got.WriteByte(b)
 				}
 			default:
-				a.hears(test.thenAnswer)
+				a.hears(test.thenResponse)
 			}
 		})
 	}
@@ -312,7 +312,7 @@ func (s *restful) isEmpty(t *testing.T) {
 	s.rest.Retire(t.Context()) // returns only if none is about to come or to go
 }
 
-// Retire gives everything back to the server, which answers what is asked then. Nothing
+// Retire gives everything back to the server, which answers requests that come then. Nothing
 // rests afterwards.
 func TestRetire(t *testing.T) {
 	clientconn.NeedsHabits(t)

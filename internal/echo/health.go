@@ -25,12 +25,12 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // Drain lets an upstream end without losing a request: those that still arrive
-// are answered, and each answer tells the caller to use the connection no more
+// are answered, and each response tells the caller to use the connection no more
 // (RFC 9112 §9.6). A connection that is closed right away may carry a request
 // already. The zero value is ready. It is safe for concurrent use.
 type Drain struct{ begun atomic.Bool }
 
-// Wrap returns next with the hint on its answers, once the drain has begun.
+// Wrap returns next with the hint on its responses, once the drain has begun.
 func (d *Drain) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.begun.Load() {

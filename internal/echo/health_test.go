@@ -29,7 +29,7 @@ func TestHealth(t *testing.T) {
 }
 
 // A connection that was kept carries one request more after the drain has begun,
-// and is closed by the upstream only with the answer to that.
+// and is closed by the upstream only with the response to that.
 func TestDrain(t *testing.T) {
 	var drain echo.Drain
 	server := httptest.NewServer(drain.Wrap(echo.Handler("orders")))

@@ -43,7 +43,7 @@ func Wrap(c net.Conn) net.Conn {
 
 // Pooled is a Conn of a pool that looks, each time before it lends the connection, for what
 // nobody asked for: by the Read of a [syscall.RawConn], with a function that waits for nothing
-// and has no use for the answer that nothing is there. That is found out without telling
+// and has no use for the response that nothing is there. That is found out without telling
 // the scheduler, and the function called only if there is something, or the end. A fault, which
 // is to be seen only once, Read returns itself.
 type Pooled struct {

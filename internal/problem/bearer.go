@@ -25,7 +25,7 @@ func (c Challenge) Missing() *Error {
 	return c.answer(http.StatusUnauthorized, "", "This place needs a bearer token.", nil)
 }
 
-// Malformed answers credentials that cannot be read: 400 invalid_request.
+// Malformed refuses credentials that cannot be read: 400 invalid_request.
 func (c Challenge) Malformed(detail string) *Error {
 	return c.answer(http.StatusBadRequest, `, error="invalid_request"`, detail, nil)
 }

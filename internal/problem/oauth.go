@@ -17,7 +17,7 @@ type OAuthError struct {
 	Status      int         // HTTP status code
 	Code        string      // the error parameter
 	Description string      // error_description: %x20-21 / %x23-5B / %x5D-7E only
-	Header      http.Header // further header fields of the answer; may be nil
+	Header      http.Header // further header fields of the response; may be nil
 	Err         error       // private cause; may be nil
 }
 
@@ -105,7 +105,7 @@ func OAuth(w http.ResponseWriter, r *http.Request, err error) {
 	}{answer.Code, answer.Description})
 }
 
-// describeOAuth is the table: which answer an error is given.
+// describeOAuth is the table: which response an error gets.
 func describeOAuth(err error) *OAuthError {
 	var known *OAuthError
 	var tooLarge *http.MaxBytesError

@@ -30,7 +30,7 @@ const StatusClientClosedRequest = 499
 type Error struct {
 	Status int         // HTTP status code
 	Detail string      // one public sentence; empty if the status says it all
-	Header http.Header // further header fields of the answer; may be nil
+	Header http.Header // further header fields of the response; may be nil
 	Faults []Fault     // what is wrong, one by one, with a document that was sent; may be nil
 	Err    error       // private cause; may be nil
 }
@@ -138,7 +138,7 @@ func title(status int) string {
 	return http.StatusText(status)
 }
 
-// describe is the table: which answer an error is given.
+// describe is the table: which response an error gets.
 func describe(err error) *Error {
 	var known *Error
 	var tooLarge *http.MaxBytesError

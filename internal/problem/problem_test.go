@@ -78,7 +78,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Every way for a token to be invalid gets the same answer to the byte.
+// Every way for a token to be invalid gets the same response to the byte.
 func TestInvalidTokensLookAlike(t *testing.T) {
 	var first string
 	for _, err := range []error{tokens.ErrMalformed, tokens.ErrForged, tokens.ErrUnknown, tokens.ErrExpired, tokens.ErrAudience} {

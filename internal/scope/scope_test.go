@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 		{"", "", nil},
 		{"a", "a", nil},
 		{"a b", "a b", nil},
-		{"b a", "b a", nil},   // order is kept: the answer reads as the request did
+		{"b a", "b a", nil},   // order is kept: the response reads as the request did
 		{"a b a", "a b", nil}, // a set: repetitions mean nothing
 		{"A a", "A a", nil},   // case-sensitive
 		{"https://x/y#!$%&'()*+", "https://x/y#!$%&'()*+", nil},

@@ -17,7 +17,7 @@ import (
 type fakeRedis struct {
 	redis.Scripter // panics: the limiter sends nothing but EVALSHA
 
-	latency time.Duration // from sending to the answer
+	latency time.Duration // from sending to the response
 	start   time.Time
 
 	mu       sync.Mutex

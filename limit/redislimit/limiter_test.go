@@ -225,7 +225,7 @@ func TestBrokenRedis(t *testing.T) {
 	})
 }
 
-// TestSlowRedis: answers that take longer than MaxWait help nobody who
+// TestSlowRedis: responses that take longer than MaxWait help nobody who
 // waits, so nobody does after the first.
 func TestSlowRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -120,8 +120,8 @@ func (m *moby) events(ctx context.Context, ready func(), handle func(event)) err
 }
 
 var (
-	// errSilent says that Docker did not answer in time.
-	errSilent = errors.New("docker: no answer in time")
+	// errSilent says that Docker did not respond in time.
+	errSilent = errors.New("docker: no response in time")
 	// errClosed says that Docker ended a response before it was complete. The stream of
 	// events never is.
 	errClosed = errors.New("docker: the connection was closed")

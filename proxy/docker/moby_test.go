@@ -81,9 +81,9 @@ func TestStreamOfEvents(t *testing.T) {
 }
 
 // Whatever Docker does instead of answering is an error in good time.
-func TestBadAnswers(t *testing.T) {
+func TestBadResponses(t *testing.T) {
 	for fault, text := range map[dockertest.Fault]string{
-		dockertest.Hang: "no answer in time", dockertest.Broken: "it is broken", dockertest.Garbage: "EOF", dockertest.Huge: "",
+		dockertest.Hang: "no response in time", dockertest.Broken: "it is broken", dockertest.Garbage: "EOF", dockertest.Huge: "",
 	} {
 		s, m := connected(t, "unix", 2*time.Second)
 		s.SetFault(fault)

@@ -117,7 +117,7 @@ func (c *Call) sendOn(conn *conn, r *Request) (wrote int, err error) {
 	}
 	wrote, err = conn.ask(head, begin)
 	if err == errStale && !conn.kept { //nolint:errorlint // it is never wrapped
-		return 0, malformed("answer", "before the request")
+		return 0, malformed("response", "before the request")
 	}
 	if err != nil {
 		return wrote, broken(err)
@@ -137,7 +137,7 @@ func (c *Call) receive(r *Request) error {
 			return err
 		}
 		if c.Status == 101 && r.hasBody() {
-			return malformed("answer", "101 to a request with a body") // which may still be sent
+			return malformed("response", "101 to a request with a body") // which may still be sent
 		}
 		if c.Status >= 200 || c.Status == 101 {
 			c.expectBody(r.Method)
@@ -191,7 +191,7 @@ func (c *Call) hangUp() {
 	c.upload.stop()
 }
 
-// settleTime is how long a call whose answer is complete waits for the last of its
+// settleTime is how long a call whose response is complete waits for the last of its
 // request to be written, which is a matter of the scheduler's turn if the server has
 // waited for the whole of it.
 const settleTime = 50 * time.Millisecond

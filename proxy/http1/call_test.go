@@ -27,19 +27,19 @@ func TestReuse(t *testing.T) {
 		kept   bool
 		why    string
 	}{
-		{okAnswer, true, "the usual"},
+		{okResponse, true, "the usual"},
 		{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true, "no body"},
 		{"HTTP/1.1 204 No Content\r\n\r\n", true, "no body"},
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true, "chunks"},
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n\r\n", true, "a trailer"},
-		{"HTTP/1.1 103 Early Hints\r\nConnection: close\r\n\r\n" + okAnswer, true, "only the last head counts"},
+		{"HTTP/1.1 103 Early Hints\r\nConnection: close\r\n\r\n" + okResponse, true, "only the last head counts"},
 		{"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", false, "it says so"},
 		{"HTTP/1.1 200 OK\r\nConnection: x\r\nConnection: a, Close ,b\r\nContent-Length: 2\r\n\r\nok", false, "it says so, in another way"},
 		{"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", false, "HTTP/1.0"},
 		{"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", false, "HTTP/1.0 is not asked again"},
 		{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", false, "a length beside a coding"},
-		{okAnswer + "H", false, "more than was asked for"},
-		{okAnswer + okAnswer, false, "an answer that nobody asked for"},
+		{okResponse + "H", false, "more than was asked for"},
+		{okResponse + okResponse, false, "an answer that nobody asked for"},
 		{"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nok", false, "a body where there is none"},
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nmore", false, "more after the last chunk"},
 	}
@@ -56,10 +56,10 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// TestHeadWithABody: what comes behind the head is no part of the next answer.
+// TestHeadWithABody: what comes behind the head is no part of the next response.
 func TestHeadWithABody(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "what comes unasked is seen only if it is there before the next request")
-	s := newServer(t, saysAlways(okAnswer))
+	s := newServer(t, saysAlways(okResponse))
 	for range 2 {
 		if got := s.ask(t, &Request{Method: "HEAD", Path: "/", Host: "h"}); got.status != 200 || got.body != "" {
 			t.Errorf("HEAD = %+v", got)
@@ -94,7 +94,7 @@ func TestUnreadBodyClosesTheConnection(t *testing.T) {
 func TestNothingIsRepeated(t *testing.T) {
 	s := newServer(t, func(c *client) {
 		c.next()
-		c.says(okAnswer)
+		c.says(okResponse)
 		c.next()
 	})
 	s.wantOK(t, "first")
@@ -165,7 +165,7 @@ func TestAbortWithinABody(t *testing.T) {
 
 // TestLateAbort does not harm the call that has the connection now.
 func TestLateAbort(t *testing.T) {
-	s := newServer(t, saysAlways(okAnswer))
+	s := newServer(t, saysAlways(okResponse))
 	first, second := s.Call(), s.Call()
 	if err := first.Send(t.Context(), get, false); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestLateAbort(t *testing.T) {
 
 // TestAbortWhileDialing does not wait for the connection.
 func TestAbortWhileDialing(t *testing.T) {
-	s := newServer(t, saysAlways(okAnswer))
+	s := newServer(t, saysAlways(okResponse))
 	dialing := make(chan struct{})
 	dialer := net.Dialer{ControlContext: func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
 		close(dialing)
@@ -312,9 +312,9 @@ func TestPipes(t *testing.T) {
 					if err != nil {
 						return
 					}
-					_, _ = io.WriteString(theirs, okAnswer)
+					_, _ = io.WriteString(theirs, okResponse)
 					if request.URL.Path == "/twice" {
-						_, _ = io.WriteString(theirs, okAnswer)
+						_, _ = io.WriteString(theirs, okResponse)
 					}
 				}
 			}()
@@ -333,7 +333,7 @@ func TestPipes(t *testing.T) {
 	})
 }
 
-// TestManyCalls: each gets its own answer, and the goroutines end.
+// TestManyCalls: each gets its own response, and the goroutines end.
 func TestManyCalls(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s := newServer(t, func(c *client) {
@@ -374,7 +374,7 @@ func TestManyCalls(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "the harness allocates")
 	s := newServer(t, func(c *client) {
-		head, answer := make([]byte, 4096), []byte(okAnswer)
+		head, answer := make([]byte, 4096), []byte(okResponse)
 		for {
 			if _, err := c.Read(head); err != nil {
 				return

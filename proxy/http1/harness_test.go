@@ -100,13 +100,13 @@ func saysAlways(text string) func(*client) {
 	}
 }
 
-const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+const okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 var get = &Request{Method: "GET", Path: "/", Host: "h"}
 
 // result is what became of a request.
 type result struct {
-	refused bool // there is no answer
+	refused bool // there is no response
 	status  int
 	header  http.Header
 	body    string
@@ -132,7 +132,7 @@ func withoutFraming(h http.Header) http.Header {
 	return h
 }
 
-// finish reads the answer of call.
+// finish reads the response of call.
 func finish(call *Call) result {
 	body, err := io.ReadAll(call)
 	got := result{status: call.Status, header: headerOf(call.Header), body: string(body), broken: err != nil, trailer: headerOf(call.Trailer())}
@@ -140,7 +140,7 @@ func finish(call *Call) result {
 	return got
 }
 
-// ask sends r and reads the answer.
+// ask sends r and reads the response.
 func (s *server) ask(t testing.TB, r *Request) result {
 	t.Helper()
 	call := s.Call()

@@ -54,9 +54,9 @@ var (
 	ErrRequest = errors.New("http1: malformed request")
 	// ErrResponse says that a response was refused. The text after it may quote the
 	// server.
-	ErrResponse = errors.New("http1: malformed answer")
+	ErrResponse = errors.New("http1: malformed response")
 	// ErrHeaderSize says that the header or trailer of a response is too large.
-	ErrHeaderSize = errors.New("http1: the header of the answer is too large")
+	ErrHeaderSize = errors.New("http1: the header of the response is too large")
 	// ErrAborted says that the call was broken off by [Call.Abort].
 	ErrAborted = errors.New("http1: the call was aborted")
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readInPieces returns what this package makes of an answer whose bytes arrive in pieces that
+// readInPieces returns what this package makes of a response whose bytes arrive in pieces that
 // end at the offsets cuts: no Read returns bytes of two pieces.
 func readInPieces(t *testing.T, method, raw string, cuts []int) result {
 	t.Helper()
@@ -63,8 +63,8 @@ func cutsOf(n int, random *rand.Rand) [][]int {
 	return ways
 }
 
-// TestAnswersInPieces: what is made of an answer does not depend on how its bytes arrive.
-func TestAnswersInPieces(t *testing.T) {
+// TestResponsesInPieces: what is made of a response does not depend on how its bytes arrive.
+func TestResponsesInPieces(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 1))
 	for _, test := range answers {
 		want := readInPieces(t, "GET", test.raw, nil)

@@ -32,7 +32,7 @@ type Request struct {
 	// Expect tells that Header has Expect: 100-continue. Body is then kept back until
 	// the server asks for it, or says nothing for a while.
 	Expect bool
-	// Interim, if set, is told of every 1xx answer but 101, within [Call.Send]. header
+	// Interim, if set, is told of every 1xx response but 101, within [Call.Send]. header
 	// is valid until it returns. An error ends the call.
 	Interim func(status int, header []Field) error
 }

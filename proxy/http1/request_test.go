@@ -45,7 +45,7 @@ func TestRequests(t *testing.T) {
 			received := make([]byte, len(test.want))
 			_, _ = io.ReadFull(c.Conn, received)
 			got <- string(received)
-			c.says(okAnswer)
+			c.says(okResponse)
 		})
 		test.request.Host = "h"
 		s.ask(t, &test.request)
@@ -57,7 +57,7 @@ func TestRequests(t *testing.T) {
 
 // TestRequestsThatWouldBeOthers are refused before anything is sent.
 func TestRequestsThatWouldBeOthers(t *testing.T) {
-	s := newServer(t, saysAlways(okAnswer))
+	s := newServer(t, saysAlways(okResponse))
 	for _, request := range []Request{
 		{Method: "", Path: "/", Host: "h"},
 		{Method: "GE T", Path: "/", Host: "h"},
@@ -84,12 +84,12 @@ func TestRequestsThatWouldBeOthers(t *testing.T) {
 	s.wantOK(t, "after that")
 }
 
-// TestAnswerAheadOfTheBody: the answer does not wait for the request.
-func TestAnswerAheadOfTheBody(t *testing.T) {
+// TestResponseAheadOfTheBody: the response does not wait for the request.
+func TestResponseAheadOfTheBody(t *testing.T) {
 	gone := make(chan struct{})
 	s := newServer(t, func(c *client) {
 		c.next()
-		c.says(okAnswer)
+		c.says(okResponse)
 		_, _ = io.Copy(io.Discard, c.in)
 		close(gone)
 	})
@@ -142,9 +142,9 @@ func TestExpect(t *testing.T) {
 		sent    bool
 		why     string
 	}{
-		{"HTTP/1.1 100 Continue\r\n\r\n", okAnswer, time.Hour, true, "asked for"},
-		{"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n", okAnswer, time.Hour, true, "asked for, after something else"},
-		{"", okAnswer, time.Millisecond, true, "silence"},
+		{"HTTP/1.1 100 Continue\r\n\r\n", okResponse, time.Hour, true, "asked for"},
+		{"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n", okResponse, time.Hour, true, "asked for, after something else"},
+		{"", okResponse, time.Millisecond, true, "silence"},
 		{"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n", "", time.Hour, false, "refused"},
 	}
 	for _, test := range tests {

@@ -21,7 +21,7 @@ func TestStaleConnections(t *testing.T) {
 			if !c.next() {
 				return
 			}
-			c.says(okAnswer)
+			c.says(okResponse)
 			if _, stale := <-idle; stale {
 				c.says(unasked)
 				if tcp, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -30,7 +30,7 @@ func TestStaleConnections(t *testing.T) {
 				return
 			}
 			for c.next() {
-				c.says(okAnswer)
+				c.says(okResponse)
 			}
 		})
 		s.wantOK(t, "first")
@@ -61,11 +61,11 @@ func waitUntilReadable(t *testing.T, conn net.Conn) {
 	}
 }
 
-// TestUnaskedAnswerOnANewConnection is not that of the request.
-func TestUnaskedAnswerOnANewConnection(t *testing.T) {
+// TestUnaskedResponseOnANewConnection is not that of the request.
+func TestUnaskedResponseOnANewConnection(t *testing.T) {
 	spoken := make(chan struct{})
 	s := newServer(t, func(c *client) {
-		c.says(okAnswer)
+		c.says(okResponse)
 		close(spoken)
 		_, _ = io.Copy(io.Discard, c.in)
 	})

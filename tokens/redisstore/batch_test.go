@@ -190,8 +190,8 @@ func sum(numbers []int) (total int) {
 	return total
 }
 
-// While an answer is not late, those that come wait for it. One that is late holds nobody up.
-func TestLateAnswer(t *testing.T) {
+// While a response is not late, those that come wait for it. One that is late holds nobody up.
+func TestLateResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: 100 * time.Millisecond}
 		b := s.batcher(t)
@@ -285,7 +285,7 @@ func TestValuesAreOneCommand(t *testing.T) {
 	})
 }
 
-// An answer of a server that is none, or has too few values, is nobody's value.
+// A response of a server that is none, or has too few values, is nobody's value.
 func TestValueAt(t *testing.T) {
 	refused := errors.New("refused")
 	values := redis.NewSliceCmd(t.Context(), "mget")

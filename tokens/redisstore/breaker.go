@@ -96,7 +96,7 @@ func (b *breaker) refusal(ctx context.Context) error {
 }
 
 // unreachable reports whether a kind of failure means that the server gave no
-// answer, or none but "go away".
+// response, or none but "go away".
 func unreachable(kind string) bool {
 	return kind == KindTimeout || kind == KindRefused || kind == KindAuth
 }

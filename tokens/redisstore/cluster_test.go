@@ -129,7 +129,7 @@ func TestClusterShardDown(t *testing.T) {
 	sees("failed")
 	s.check(t, victim)
 
-	// With full coverage the other shards give no answer, either: still not
+	// With full coverage the other shards give no response, either: still not
 	// "unknown".
 	for _, node := range s.cluster.Nodes {
 		if node == victim {
@@ -207,7 +207,7 @@ func TestClusterFailover(t *testing.T) {
 func TestClusterReshard(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
-	// No answer is lost on the way, so with patience nothing is unavailable.
+	// No response is lost on the way, so with patience nothing is unavailable.
 	store := open(t, redisstore.Options{URL: c.URL(), Timeout: 5 * time.Second})
 	const slot, before = 4711, 40
 	next := idgen.ID(0)

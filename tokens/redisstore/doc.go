@@ -26,7 +26,7 @@
 //
 // Every operation ends within [Options.Timeout], whatever Redis does, and every
 // failure matches tokens.ErrUnavailable: only a primary that answers "no such
-// key" makes a token unknown. When two commands in a row get no answer, a breaker
+// key" makes a token unknown. When two commands in a row get no response, a breaker
 // opens and commands fail at once, until a probe in the background gets through.
 // go-redis by itself would hold a call for ten seconds on a server that is
 // frozen, and take up to a second to notice that one is back.

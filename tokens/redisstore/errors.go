@@ -17,8 +17,8 @@ import (
 
 // The kinds of failure, as metrics and logs count them.
 const (
-	KindOK       = "ok"       // it worked; that a key does not exist is an answer too
-	KindTimeout  = "timeout"  // no answer in time, or no free connection
+	KindOK       = "ok"       // it worked; that a key does not exist is a response too
+	KindTimeout  = "timeout"  // no response in time, or no free connection
 	KindRefused  = "refused"  // no connection, or it was lost
 	KindReadOnly = "readonly" // a replica, or a primary that refuses writes
 	KindOOM      = "oom"      // full, and told not to evict
@@ -76,7 +76,7 @@ var serverKinds = []struct{ prefix, kind string }{
 	{"CROSSSLOT", KindCluster},
 }
 
-// Kind tells what sort of failure err is, [KindOK] for nil and for the answer
+// Kind tells what sort of failure err is, [KindOK] for nil and for the response
 // that a key does not exist.
 func Kind(err error) string {
 	if err == nil || err == redis.Nil { //nolint:errorlint // what wraps Nil is a failure, see Store.load

@@ -14,7 +14,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// A decision ends within budget when Redis gives no answer: the timeout and
+// A decision ends within budget when Redis gives no response: the timeout and
 // what the code adds. A machine that is busy with other tests adds more, so the
 // budget is for the best of some tries and stall is for every one.
 const (
@@ -22,7 +22,7 @@ const (
 	stall  = 2 * time.Second
 )
 
-// operations are all that need an answer of Redis.
+// operations are all that need a response of Redis.
 func operations(store *redisstore.Store) map[string]func(context.Context) error {
 	r := tokenstest.SampleRecord(9)
 	return map[string]func(context.Context) error{

@@ -135,7 +135,7 @@ func (f *Feed) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Confirmed returns the instant just before the last question whose answer
+// Confirmed returns the instant just before the last question whose response
 // showed that every follower is current, with a monotonic clock reading; ok is
 // false if there was none yet.
 func (f *Feed) Confirmed() (at time.Time, ok bool) {

@@ -124,7 +124,7 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 
 // Unwrap gives go-redis the cause, by which it decides whether to try again,
-// but not one that it could take for the answer to a command.
+// but not one that it could take for the response to a command.
 func (e *dialError) Unwrap() error {
 	if errors.Is(e.err, redis.Nil) {
 		return nil

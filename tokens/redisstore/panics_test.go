@@ -65,7 +65,7 @@ func (p *panicking) ProcessPipelineHook(redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// TestPanicOfABatch: all who share the round trip get the panic as their error, and none an answer.
+// TestPanicOfABatch: all who share the round trip get the panic as their error, and none a response.
 // The lane is free again.
 func TestPanicOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

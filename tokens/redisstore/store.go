@@ -88,7 +88,7 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 	return s.sameRecord(ctx, key, r)
 }
 
-// sameRecord judges a refused write: the answer to the first attempt may have
+// sameRecord judges a refused write: the response to the first attempt may have
 // been lost, and the second one met its own record.
 func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) error {
 	value, err := s.client.Get(ctx, key).Result()
@@ -149,7 +149,7 @@ func (s *Store) get(ctx context.Context, key string) (string, error) {
 }
 
 // load compares with redis.Nil by ==, not errors.Is: an error that only wraps
-// it, such as that of a Sentinel that does not know the primary, is no answer
+// it, such as that of a Sentinel that does not know the primary, is no response
 // about the key.
 func (s *Store) load(ctx context.Context, key string) (string, error) {
 	if s.demoted.Load() {

@@ -104,8 +104,8 @@ func wantUnavailableOrNil(t *testing.T, what string, err error) {
 	}
 }
 
-// TestSentinelThatKnowsNoPrimary: its answer is "nil", which must not be taken
-// for the answer that a token does not exist.
+// TestSentinelThatKnowsNoPrimary: its response is "nil", which must not be taken
+// for the response that a token does not exist.
 func TestSentinelThatKnowsNoPrimary(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)

@@ -68,7 +68,7 @@ func testTaken(t *testing.T, newStore NewStoreFunc) {
 	first, other := SampleRecord(1), SampleRecord(2)
 	other.Token.ID = first.Token.ID
 	save(t, store, first, time.Minute)
-	// A write that is repeated because its answer was lost meets its own record.
+	// A write that is repeated because its response was lost meets its own record.
 	save(t, store, first, time.Minute)
 	if err := store.Save(t.Context(), other, time.Minute); !errors.Is(err, tokens.ErrDuplicateID) {
 		t.Errorf("Save of another record under the id = %v, want ErrDuplicateID", err)

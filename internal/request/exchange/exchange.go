@@ -1,5 +1,5 @@
 // Package exchange holds what snowgate knows about one HTTP request and its
-// answer while it is under way.
+// response while it is under way.
 //
 // One [Exchange] is made at the top of the middleware, filled on the way down
 // by whoever learns something, and read once at the end for the access line

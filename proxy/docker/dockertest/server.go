@@ -38,7 +38,7 @@ const (
 	Hang           // requests are accepted and never answered
 	Broken         // 500
 	Garbage        // no JSON
-	Huge           // an answer without end
+	Huge           // a response without end
 	NoEvents       // events are refused, lists are not
 )
 
@@ -203,7 +203,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// huge answers without end.
+// huge sends a response without end.
 func (s *Server) huge(w http.ResponseWriter, path string) {
 	text := strings.Repeat(`{"Id":"x"},`, 1000)
 	if path == "/events" {

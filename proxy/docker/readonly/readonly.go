@@ -13,7 +13,7 @@
 // body, and upgrades of the connection. A single container cannot be inspected: that
 // would show its environment, where many keep their secrets.
 //
-// No byte of Docker's answers is passed on as it is. They are read, and what discovery
+// No byte of Docker's responses is passed on as it is. They are read, and what discovery
 // needs is written anew: names, states, addresses, exposed ports, and of the labels
 // those of the gateway and of Compose and Swarm that tell which service a container
 // belongs to. Commands, mounts, images and other labels stay here, and so does
@@ -205,7 +205,7 @@ func (p *Proxy) ping(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// relay responds with the part of Docker's answer that list has room for.
+// relay responds with the part of Docker's response that list has room for.
 func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) error {
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
@@ -215,7 +215,7 @@ func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) e
 	}
 	defer answer.Body.Close()
 	if err := json.NewDecoder(docker.BoundList(answer.Body)).Decode(list); err != nil {
-		return problem.New(http.StatusBadGateway, "Docker gave no valid answer.", err)
+		return problem.New(http.StatusBadGateway, "Docker gave no valid response.", err)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.Header().Set("Content-Type", "application/json")

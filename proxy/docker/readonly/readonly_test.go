@@ -31,7 +31,7 @@ func start(t *testing.T) (*dockertest.Server, *httptest.Server) {
 	return docker, proxy
 }
 
-// exchange writes a raw request and returns the status and body of the answer.
+// exchange writes a raw request and returns the status and body of the response.
 func exchange(t *testing.T, address, raw string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

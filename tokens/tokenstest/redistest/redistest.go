@@ -305,7 +305,7 @@ func (s *Server) signal(signal syscall.Signal) {
 // FlushAll removes all keys.
 func (s *Server) FlushAll() { s.t.Helper(); s.Do("FLUSHALL") }
 
-// Do sends a command on a connection of its own and returns the answer, arrays
+// Do sends a command on a connection of its own and returns the response, arrays
 // and all, as lines. An error of Redis fails the test.
 func (s *Server) Do(command ...string) string {
 	s.t.Helper()

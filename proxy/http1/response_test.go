@@ -18,16 +18,16 @@ import (
 	"snowgate/integration/cuttest"
 )
 
-// What a test of an answer wants.
+// What a test of a response wants.
 const (
 	whole   = "whole"   // as net/http reads it
 	cut     = "cut"     // the body breaks off, for net/http too
-	refused = "refused" // there is no answer, and none for net/http
+	refused = "refused" // there is no response, and none for net/http
 	strict  = "strict"  // refused or cut here, though not by net/http
 )
 
 var answers = []struct{ raw, want, why string }{
-	{okAnswer, whole, "the usual"},
+	{okResponse, whole, "the usual"},
 	{"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", whole, "no reason"},
 	{"HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", whole, "an empty reason"},
 	{"HTTP/1.1 999 What\r\nContent-Length: 0\r\n\r\n", whole, "three digits are a status; what to make of it others decide"},
@@ -44,8 +44,8 @@ var answers = []struct{ raw, want, why string }{
 	{"HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\n\r\n2\r\nok\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\n\r\n", whole, "chunks"},
 	{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2  \r\nok\r\n0\r\n\r\n", whole, "old servers pad sizes"},
 	{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-No\r\n\r\n2\r\nok\r\n0\r\nx-sum: 1\r\nX-More: 2\r\n\r\n", whole, "a trailer"},
-	{"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + okAnswer, whole, "interim answers"},
-	{strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 100) + okAnswer, whole, "many of them"},
+	{"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + okResponse, whole, "interim answers"},
+	{strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 100) + okResponse, whole, "many of them"},
 	{"HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 60<<10) + "\r\nContent-Length: 2\r\n\r\nok", whole, "a large head"},
 	{"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), whole, "a large body"},
 
@@ -105,7 +105,7 @@ var answers = []struct{ raw, want, why string }{
 	{"HTTP/1.1 200 OK\r\nX: a\rb\r\nContent-Length: 2\r\n\r\nok", refused, "RFC 9110 §5.5: a bare CR"},
 	{"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", strict, "RFC 9112 §6.1: 1.0 has no codings"},
 	{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;" + strings.Repeat("x", 2000) + "\r\nok\r\n0\r\n\r\n", strict, "a long extension"},
-	{strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 200) + okAnswer, strict, "interim answers without end"},
+	{strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 200) + okResponse, strict, "interim answers without end"},
 }
 
 // pairs makes connections for the two sides of a comparison.
@@ -119,7 +119,7 @@ func pairs(t testing.TB) net.Listener {
 	return listener
 }
 
-// readByUs returns what this package makes of an answer.
+// readByUs returns what this package makes of a response.
 func readByUs(t testing.TB, listener net.Listener, method, raw string) result {
 	t.Helper()
 	ours, theirs := socketPair(t, listener)
@@ -170,7 +170,7 @@ func readByThem(t testing.TB, listener net.Listener, method, raw string) result 
 }
 
 // compare returns how ours differs from theirs in a way that it may not. It may be
-// stricter: refuse an answer, or end its body sooner, but never with a clean end.
+// stricter: refuse a response, or end its body sooner, but never with a clean end.
 func compare(ours, theirs result) string {
 	switch {
 	case ours.refused:
@@ -186,7 +186,7 @@ func compare(ours, theirs result) string {
 		}
 	}
 	if _, said := ours.header["Content-Length"]; !said {
-		delete(theirs.header, "Content-Length") // which net/http leaves to an answer to HEAD with a coding
+		delete(theirs.header, "Content-Length") // which net/http leaves to a response to HEAD with a coding
 	}
 	if len(ours.trailer) == 0 && len(theirs.trailer) == 0 {
 		ours.trailer, theirs.trailer = nil, nil
@@ -194,7 +194,7 @@ func compare(ours, theirs result) string {
 	return cmp.Diff(theirs, ours, cmp.AllowUnexported(result{}))
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	listener := pairs(t)
 	for _, test := range answers {
 		for _, method := range []string{"GET", "HEAD"} {
@@ -221,8 +221,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzAnswer compares what this package and net/http make of any answer.
-func FuzzAnswer(f *testing.F) {
+// FuzzResponse compares what this package and net/http make of any response.
+func FuzzResponse(f *testing.F) {
 	for _, test := range answers {
 		f.Add([]byte(test.raw), false)
 		f.Add([]byte(test.raw), true)
@@ -240,8 +240,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// TestErrorsOfAnswers: callers tell them apart.
-func TestErrorsOfAnswers(t *testing.T) {
+// TestErrorsOfResponses: callers tell them apart.
+func TestErrorsOfResponses(t *testing.T) {
 	tests := []struct {
 		raw  string
 		want error
@@ -268,8 +268,8 @@ func TestErrorsOfAnswers(t *testing.T) {
 	}
 }
 
-func TestInterimAnswers(t *testing.T) {
-	s := newServer(t, saysAlways("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"+okAnswer))
+func TestInterimResponses(t *testing.T) {
+	s := newServer(t, saysAlways("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"+okResponse))
 	var got []string
 	request := *get
 	request.Interim = func(status int, header []Field) error {
