@@ -87,7 +87,7 @@ type Config struct {
 
 	// WaitReplicas and WaitTimeout are for revocations only.
 	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT), so that a failover cannot lose it; not with a cluster"`
-	WaitTimeout  time.Duration `env:"WAIT_TIMEOUT" envDefault:"100ms" doc:"how long to wait for them; after that the answer is 503, and the revocation is made all the same"`
+	WaitTimeout  time.Duration `env:"WAIT_TIMEOUT" envDefault:"100ms" doc:"how long to wait for them; after that the response is 503, and the revocation is made all the same"`
 
 	// Package limit says what else is refused.
 	FailedAuthRate        Rate `env:"FAILED_AUTH_RATE" envDefault:"10/m" doc:"failed authentications for one client id that are answered as such, beyond it with 429; a correct secret always passes; off for no limit"`
@@ -100,7 +100,7 @@ type Config struct {
 	TLSCert string `env:"TLS_CERT" doc:"PEM file with the certificate (chain) of the public listener; read again when it changes"`
 	TLSKey  string `env:"TLS_KEY" doc:"PEM file with the private key to it"`
 	// HSTS is sent with responses that go over TLS, also to a trusted proxy.
-	HSTS HSTS `env:"HSTS" doc:"value of Strict-Transport-Security, such as max-age=31536000; includeSubDomains, which is sent with every answer over TLS, of the gateway or of a trusted proxy in front; empty: not sent"`
+	HSTS HSTS `env:"HSTS" doc:"value of Strict-Transport-Security, such as max-age=31536000; includeSubDomains, which is sent with every response over TLS, of the gateway or of a trusted proxy in front; empty: not sent"`
 	H2C  bool `env:"H2C" envDefault:"false" doc:"HTTP/2 without TLS on the public listener, for clients that know it beforehand"`
 
 	// Transport is [TransportDirect] or [TransportStandard].
