@@ -71,6 +71,10 @@ torture-short: ## The same for a minute, with the race detector; a difference th
 foreign: ## Run clients, services and scripts of others against the gateway: varnishtest, curl, nghttp, h2load, nginx, Node.js, gunicorn.
 	SNOWGATE_TEST_REQUIRE=1 go test -count=1 ./integration/foreign
 
+.PHONY: traefik
+traefik: ## Run the example of deploy/forward-auth for Traefik with Traefik; the first time it is built, which takes many minutes.
+	SNOWGATE_TEST_TRAEFIK=$$(.ci/tool traefik) go test -v -count=1 -run TestForwardAuthBehindProxies/traefik.yaml ./integration
+
 .PHONY: foreign-full
 foreign-full: REPORT ?= $(CURDIR)/bench/results/foreign.md
 foreign-full: RUN ?= .
