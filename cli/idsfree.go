@@ -68,7 +68,7 @@ func freeNumbers(ctx context.Context, cfg config.Config, wanted redislease.FreeO
 	if err != nil {
 		return nil, usageError{err}
 	}
-	store, err := redisstore.Open(redisstore.Options{URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix})
+	store, err := redisstore.Open(redisstore.Options{URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Secure: cfg.RedisTLS().Apply})
 	if err != nil {
 		return nil, usageError{err}
 	}

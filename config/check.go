@@ -62,6 +62,15 @@ var checks = []check{
 	}},
 	{"WORKER_ID", []string{"ID_LAYOUT"}, checkWorker},
 	{"DATACENTER_ID", []string{"ID_LAYOUT"}, checkDatacenter},
+	{"REDIS_CA", []string{"REDIS_URL"}, checkRedisTLS(func(c *Config) string { return c.RedisCA }, checkRedisCA)},
+	{"REDIS_CA", []string{"REDIS_URL"}, func(c *Config, _ time.Time) string {
+		if c.RedisCA != "" && c.SkipsVerification() {
+			return "has no use while the URL says skip_verify=true; leave that out"
+		}
+		return ""
+	}},
+	{"REDIS_CERT", []string{"REDIS_URL", "REDIS_KEY"}, checkRedisTLS(func(c *Config) string { return c.RedisCert }, checkRedisCert)},
+	{"REDIS_KEY", []string{"REDIS_URL", "REDIS_CERT"}, checkRedisTLS(func(c *Config) string { return c.RedisKey.Reveal() }, checkRedisKey)},
 	{"STATE_FILE", []string{"REDIS_URL"}, checkStateFile},
 	{"TOKEN_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenTTL) }},
 	{"TOKEN_MAX_TTL", nil, func(c *Config, _ time.Time) string { return checkTTL(c.TokenMaxTTL) }},

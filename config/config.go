@@ -56,7 +56,11 @@ type Config struct {
 
 	// RedisURL is secret because it may hold a password. Empty is the embedded
 	// store.
-	RedisURL  Secret `env:"REDIS_URL" doc:"redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://, more nodes as ?addr=HOST:PORT&addr=HOST:PORT; empty: embedded, in memory, this process only"`
+	RedisURL Secret `env:"REDIS_URL" doc:"redis://, rediss:// (TLS), unix://, redis+sentinel:// or redis+cluster://, more nodes as ?addr=HOST:PORT&addr=HOST:PORT; empty: embedded, in memory, this process only"`
+	// RedisCA, RedisCert and RedisKey are for TLS to Redis, see [RedisTLS].
+	RedisCA   string `env:"REDIS_CA" doc:"PEM file with the CA of Redis's certificate, in place of the CAs of this host, or the PEM itself; for rediss:// only; the file is read for each connection"`
+	RedisCert string `env:"REDIS_CERT" doc:"PEM file with the certificate (chain) that the gateway presents to Redis, or the PEM itself; read likewise"`
+	RedisKey  Secret `env:"REDIS_KEY" doc:"PEM file with the private key to it, or the PEM itself"`
 	KeyPrefix string `env:"KEY_PREFIX" envDefault:"sg" doc:"start of the name of every Redis key and channel: letters, digits and ._:-"`
 
 	// Issuer is an absolute URL without a slash at its end, so that endpoint

@@ -39,6 +39,8 @@ func redisHint(ctx context.Context, cfg config.Config, err error) string {
 		return variable + ": the user lacks a right; docs/how-to/check-before-a-start.md has all that are needed"
 	case redisstore.KindReadOnly:
 		return variable + ": the server takes no writes, it may be a replica; name the primary, or use redis+sentinel://"
+	case redisstore.KindTLS:
+		return tlsWayOut(address, text)
 	case redisstore.KindTimeout, redisstore.KindRefused:
 		if hint := tlsHint(ctx, cfg); hint != "" {
 			return variable + ": the Redis at " + address + " " + hint
@@ -46,6 +48,22 @@ func redisHint(ctx context.Context, cfg config.Config, err error) string {
 		return variable + ": Redis cannot be asked; is it running there, and reachable from here?"
 	}
 	return variable + " names it"
+}
+
+// tlsWayOut returns what to do when one side refuses the certificate of the other.
+func tlsWayOut(address, text string) string {
+	const variable = config.Prefix + "REDIS_"
+	switch {
+	case strings.Contains(text, "remote error") && strings.Contains(text, "certificate required"):
+		return variable + "CERT and " + variable + "KEY: the Redis at " + address + " wants a certificate of its clients"
+	case strings.Contains(text, "remote error"):
+		return variable + "CERT: the Redis at " + address + " does not accept this certificate"
+	case strings.Contains(text, "unknown authority"):
+		return variable + "CA: the certificate of the Redis at " + address + " is signed by another CA; name the PEM file of that one"
+	case strings.Contains(text, "expired"):
+		return variable + "URL: the certificate of the Redis at " + address + " has expired, or the clock of this host is wrong"
+	}
+	return variable + "URL: the certificate of the Redis at " + address + " is not for that name"
 }
 
 // tlsHint returns what is wrong if the URL asks for TLS and the server speaks none, or the other way

@@ -38,10 +38,13 @@ func openStorage(s *setup) (*storage, error) {
 	}
 	store, err := redisstore.Open(redisstore.Options{
 		URL: address, Prefix: s.cfg.KeyPrefix, Timeout: s.cfg.StoreTimeout, Observe: s.metrics.RedisCall,
-		WaitReplicas: s.cfg.WaitReplicas, WaitTimeout: s.cfg.WaitTimeout,
+		WaitReplicas: s.cfg.WaitReplicas, WaitTimeout: s.cfg.WaitTimeout, Secure: s.cfg.RedisTLS().Apply,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}
+	}
+	if s.cfg.SkipsVerification() {
+		s.log.Warn().Msg("SNOWGATE_REDIS_URL says skip_verify=true: anybody on the way to Redis can pretend to be it; name its CA in SNOWGATE_REDIS_CA instead")
 	}
 	r.store, r.clock = store, redislease.NewClock(store.Client(), s.cfg.KeyPrefix)
 	return r, nil
@@ -53,7 +56,7 @@ func OpenStore(cfg config.Config) (*redisstore.Store, error) {
 	redis.SetLogger(redisLog{zerolog.Nop()}) // the command says what failed
 	store, err := redisstore.Open(redisstore.Options{
 		URL: cfg.RedisURL.Reveal(), Prefix: cfg.KeyPrefix, Timeout: max(cfg.StoreTimeout, time.Second),
-		WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true,
+		WaitReplicas: cfg.WaitReplicas, WaitTimeout: cfg.WaitTimeout, Once: true, Secure: cfg.RedisTLS().Apply,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}

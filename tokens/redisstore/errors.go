@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ const (
 	KindOK       = "ok"       // it worked; that a key does not exist is a response too
 	KindTimeout  = "timeout"  // no response in time, or no free connection
 	KindRefused  = "refused"  // no connection, or it was lost
+	KindTLS      = "tls"      // no connection, because one side refuses the certificate of the other
 	KindReadOnly = "readonly" // a replica, or a primary that refuses writes
 	KindOOM      = "oom"      // full, and told not to evict
 	KindLoading  = "loading"  // starting, or cut off from its primary
@@ -89,6 +91,8 @@ func Kind(err error) string {
 		return store.Kind
 	}
 	switch server, ok := errors.AsType[redis.Error](err); {
+	case isTLS(err):
+		return KindTLS
 	case errors.Is(err, context.Canceled):
 		return KindCanceled
 	case isTimeout(err):
@@ -109,6 +113,14 @@ func serverKind(text string) string {
 		}
 	}
 	return KindOther
+}
+
+// isTLS reports whether a handshake failed because of a certificate. The alert of a server that wants
+// another one arrives with the first response (RFC 8446 §4.4.2.4, and its early data of the client).
+func isTLS(err error) bool {
+	_, ours := errors.AsType[*tls.CertificateVerificationError](err)
+	_, theirs := errors.AsType[tls.AlertError](err)
+	return ours || theirs || strings.Contains(err.Error(), "remote error: tls:")
 }
 
 func isTimeout(err error) bool {

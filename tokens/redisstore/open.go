@@ -57,6 +57,8 @@ type Options struct {
 	WaitReplicas int
 	// WaitTimeout bounds that wait, on top of Timeout. Default: that of Timeout.
 	WaitTimeout time.Duration
+	// Secure, if set, is given the TLS configuration of the connections, if the URL asks for TLS.
+	Secure func(*tls.Config)
 	// Once says that the Store is asked a few things once, such as by a check. It then reports every
 	// failure as it is; without, commands fail at once for a while after two that the server refused.
 	Once bool
@@ -126,11 +128,11 @@ func (s *Store) connect(opts Options) (redis.UniversalClient, error) {
 	var client redis.UniversalClient
 	switch {
 	case topology == "cluster":
-		client, err = s.cluster(address)
+		client, err = s.cluster(address, opts.Secure)
 	case topology == "sentinel":
-		client, err = s.sentinel(address)
+		client, err = s.sentinel(address, opts.Secure)
 	case topology == "" && (secure == "redis" || secure == "rediss" || secure == "unix"):
-		client, err = s.standalone(address)
+		client, err = s.standalone(address, opts.Secure)
 	default:
 		return nil, fmt.Errorf("redisstore: the URL scheme %q is none of redis, rediss, unix, redis+sentinel, redis+cluster", scheme)
 	}
@@ -146,12 +148,12 @@ func (s *Store) connect(opts Options) (redis.UniversalClient, error) {
 	return client, nil
 }
 
-func (s *Store) standalone(address string) (redis.UniversalClient, error) {
+func (s *Store) standalone(address string, secure func(*tls.Config)) (redis.UniversalClient, error) {
 	o, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, err
 	}
-	minimumTLS(o.TLSConfig)
+	secured(o.TLSConfig, secure)
 	o.ContextTimeoutEnabled = true
 	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
 	o.PipelineReadBufferSize, o.PipelineWriteBufferSize = batchBuffer, batchBuffer
@@ -160,7 +162,7 @@ func (s *Store) standalone(address string) (redis.UniversalClient, error) {
 	return redis.NewClient(o), nil
 }
 
-func (s *Store) sentinel(address string) (redis.UniversalClient, error) {
+func (s *Store) sentinel(address string, secure func(*tls.Config)) (redis.UniversalClient, error) {
 	o, err := redis.ParseFailoverURL(address)
 	if err != nil {
 		return nil, err
@@ -168,7 +170,7 @@ func (s *Store) sentinel(address string) (redis.UniversalClient, error) {
 	if o.MasterName == "" {
 		return nil, errNoMaster
 	}
-	minimumTLS(o.TLSConfig)
+	secured(o.TLSConfig, secure)
 	o.ContextTimeoutEnabled = true
 	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
 	o.PipelineReadBufferSize, o.PipelineWriteBufferSize = batchBuffer, batchBuffer
@@ -176,12 +178,12 @@ func (s *Store) sentinel(address string) (redis.UniversalClient, error) {
 	return redis.NewFailoverClient(o), nil
 }
 
-func (s *Store) cluster(address string) (redis.UniversalClient, error) {
+func (s *Store) cluster(address string, secure func(*tls.Config)) (redis.UniversalClient, error) {
 	o, err := redis.ParseClusterURL(address)
 	if err != nil {
 		return nil, err
 	}
-	minimumTLS(o.TLSConfig)
+	secured(o.TLSConfig, secure)
 	o.ContextTimeoutEnabled = true
 	o.ReadBufferSize, o.WriteBufferSize = connBuffer, connBuffer
 	o.DisableIdentity, o.DialerRetries = true, 1
@@ -276,8 +278,13 @@ func urlError(address string, err error) error {
 	return fmt.Errorf("redisstore: the URL is not valid: %w", err)
 }
 
-func minimumTLS(config *tls.Config) {
-	if config != nil {
-		config.MinVersion = tls.VersionTLS12
+// secured has config, if there is one, as secure wants it.
+func secured(config *tls.Config, secure func(*tls.Config)) {
+	if config == nil {
+		return
+	}
+	config.MinVersion = tls.VersionTLS12
+	if secure != nil {
+		secure(config)
 	}
 }
