@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// dataSync is fsync without what is not needed to read the file back.
+// dataSync flushes the file's content, and only the metadata needed to read it, to the disk.
 func dataSync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }

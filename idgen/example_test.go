@@ -15,8 +15,7 @@ import (
 
 var epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// A worker number from the configuration, and a file that remembers how far
-// ids have been issued.
+// A worker number from the configuration, and a file that remembers how far ids have been issued.
 func Example() {
 	dir, err := os.MkdirTemp("", "ids")
 	if err != nil {
@@ -117,8 +116,8 @@ func ExampleGenerator_Fill() {
 	// Output: 1000 <nil>
 }
 
-// A revocation of everything a worker issued between two instants is one
-// interval of ids per worker: no clock takes part in the comparison.
+// A revocation of everything a worker issued between two instants is one interval of ids per
+// worker: no clock takes part in the comparison.
 func ExampleScheme_First() {
 	scheme, err := idgen.NewScheme(idgen.LayoutDefault, epoch)
 	if err != nil {
@@ -138,8 +137,8 @@ type at time.Time
 
 func (c at) Now() (int64, error) { return time.Time(c).UnixMilli(), nil }
 
-// Wrong: a generator that starts anew with the number of an earlier one, on a
-// clock that was set back, issues the same ids. A fixed number cannot notice.
+// Wrong: a generator that starts anew with the number of an earlier one, on a clock that was set
+// back, issues the same ids. A fixed number cannot notice.
 func ExampleFixed_misuse() {
 	scheme, err := idgen.NewScheme(idgen.LayoutDefault, epoch)
 	if err != nil {
@@ -161,8 +160,8 @@ func ExampleFixed_misuse() {
 	// Output: repeated: true
 }
 
-// Right: a source with a ceiling. The second generator starts above all that
-// the first could have issued; and while the first is alive, it is refused.
+// Right: a source with a ceiling. The second generator starts above all that the first could have
+// issued; and while the first is alive, it is refused.
 func ExampleHighWater() {
 	dir, err := os.MkdirTemp("", "ids")
 	if err != nil {

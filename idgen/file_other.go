@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// lockFile fails: without a lock two processes could share a ceiling.
+// lockFile always fails on this system: without a lock two processes could use the same ceiling
+// file.
 func lockFile(string) (*os.File, error) {
 	return nil, errors.New("idgen: a ceiling file needs a system with flock")
 }

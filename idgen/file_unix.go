@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// lockFile takes an exclusive lock that ends with the process or with Close.
+// lockFile takes an exclusive lock on the file. The lock ends with the process or when the file is
+// closed. lockFile returns ErrLocked if another process holds the lock.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -8,16 +8,15 @@ import (
 	"strconv"
 )
 
-// Fixed is a source that always gives the same number. It remembers nothing:
-// that nobody else uses the number is the caller's promise, and a restart with
-// a clock that stepped back may repeat ids. Wrap it in HighWater, or use a
-// source that keeps a ceiling, where this matters.
+// Fixed returns a source that always grants the number w. The caller must make sure that no other
+// process uses this number. The source keeps no ceiling: a restart with a clock that stepped back
+// may repeat ids. Where this matters, wrap the source in [HighWater], or use a source that keeps a
+// ceiling.
 func Fixed(w Worker) Source { return fixed(func() (Worker, error) { return w, nil }) }
 
-// Environment is like Fixed, with the numbers read from two environment
-// variables when the generator starts. An empty datacenterVar stands for a
-// datacenter number of 0. A variable that is unset or not a number is an error
-// wrapping ErrNoWorker.
+// Environment is like [Fixed], but reads the numbers from two environment variables when the
+// generator starts. An empty datacenterVar means datacenter number 0. If a variable is unset or not
+// a number, Acquire returns an error that wraps ErrNoWorker.
 func Environment(datacenterVar, workerVar string) Source {
 	return fixed(func() (w Worker, err error) {
 		if datacenterVar != "" {
@@ -41,7 +40,7 @@ func envNumber(name string) (int64, error) {
 	return n, nil
 }
 
-// fixed is a source without memory.
+// fixed implements Source without a ceiling.
 type fixed func() (Worker, error)
 
 func (f fixed) Acquire(_ context.Context, s Scheme, now int64) (Lease, error) {

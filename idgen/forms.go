@@ -28,12 +28,12 @@ func init() {
 	}
 }
 
-// Decimal returns the number in decimal, without padding: what system D hands
-// out. It does not sort as text.
+// Decimal returns the id as a decimal number without padding, the text form of system D. As text,
+// decimal ids do not sort by time.
 func (id ID) Decimal() string { return strconv.FormatInt(int64(id), 10) }
 
-// ParseDecimal reads the decimal form: digits only, no sign, no leading zero
-// but "0" itself, below 2^63. Errors are of type *ParseError.
+// ParseDecimal parses the decimal form: digits only, no sign, no leading zero except in "0" itself,
+// below 2^63. Errors are of type *ParseError.
 func ParseDecimal(text string) (ID, error) {
 	if len(text) == 0 || len(text) > 19 {
 		return 0, parseError("decimal", text, ErrLength)
@@ -52,8 +52,8 @@ func ParseDecimal(text string) (ID, error) {
 	return ID(v), nil
 }
 
-// Base32 returns the id in Crockford's base32: 13 characters, zero padded,
-// sorting as the ids do; for people who type it. See String about negative ids.
+// Base32 returns the id in Crockford's base32: 13 characters, zero padded, in the sort order of the
+// ids. People can type this form. A negative id is formatted as String does.
 func (id ID) Base32() string {
 	if id < 0 {
 		return id.String()
@@ -65,13 +65,13 @@ func (id ID) Base32() string {
 	return string(b[:])
 }
 
-// ParseBase32 reads 13 characters of Crockford's base32: either case, O for 0, I
-// and L for 1, as he defines it, but no hyphens. So several texts stand for one
+// ParseBase32 parses 13 characters of Crockford's base32. As Crockford defines it, case does not
+// matter, O means 0, and I and L mean 1; hyphens are not accepted. So several texts stand for one
 // id. Errors are of type *ParseError.
 func ParseBase32(text string) (ID, error) { return parseBits("base32", text, &values32, len32, 5) }
 
-// Hex returns 16 lower-case hexadecimal digits, zero padded, sorting as the ids
-// do. See String about negative ids.
+// Hex returns 16 lower-case hexadecimal digits, zero padded, in the sort order of the ids. A
+// negative id is formatted as String does.
 func (id ID) Hex() string {
 	if id < 0 {
 		return id.String()
@@ -83,11 +83,10 @@ func (id ID) Hex() string {
 	return string(b[:])
 }
 
-// ParseHex reads exactly the texts that Hex makes. Errors are of type
-// *ParseError.
+// ParseHex parses exactly the texts that Hex returns. Errors are of type *ParseError.
 func ParseHex(text string) (ID, error) { return parseBits("hex", text, &values16, len16, 4) }
 
-// parseBits reads a form whose digits are whole groups of bits.
+// parseBits parses a form in which each digit stands for the given number of bits.
 func parseBits(form, text string, values *[256]uint8, length, bits int) (ID, error) {
 	if len(text) != length {
 		return 0, parseError(form, text, ErrLength)

@@ -13,8 +13,8 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Generator issues ids. It is made by New, is safe for concurrent use, and owns
-// two goroutines until Close.
+// Generator issues ids. New makes it. A Generator is safe for concurrent use and runs two
+// goroutines until Close.
 type Generator struct {
 	tenure atomic.Pointer[tenure] // never nil
 
@@ -33,7 +33,7 @@ type Generator struct {
 
 	errors atomic.Int64
 	waits  atomic.Int64
-	waited atomic.Int64 // nanoseconds
+	waited atomic.Int64 // in nanoseconds
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -42,10 +42,10 @@ type Generator struct {
 
 var errFrozen = errors.New("idgen: the tenure has ended")
 
-// New acquires a worker number and returns a generator that issues ids under
-// it. After a crash the first timestamp of the lease is up to the lead of its
-// ceiling in the future: then New waits for it, for at most 5 s. ctx bounds the
-// acquisition and this wait, nothing later. The caller must Close the generator.
+// New acquires a worker number and returns a generator that issues ids under that number. After a
+// crash, the first timestamp of the lease may lie in the future, by up to the lead of the old
+// ceiling. New then waits for that timestamp, for at most 5 s. ctx bounds the acquisition and this
+// wait, nothing later. The caller must Close the generator.
 func New(ctx context.Context, s Scheme, src Source, opts ...Option) (*Generator, error) {
 	o := defaults()
 	var faults []error
@@ -90,11 +90,10 @@ func (g *Generator) boot(ctx context.Context) error {
 // Scheme returns the layout and epoch of the ids.
 func (g *Generator) Scheme() Scheme { return g.scheme }
 
-// Next returns a new id. If the ids of this millisecond are used up it sleeps,
-// for at most the wait bound (see WithMaxWait), and returns ErrSaturated
-// without sleeping when that would not be enough. Other errors: ErrClosed,
-// ErrNoWorker, ErrCeiling, ErrClockBehind, ErrRollbacksExhausted, ErrTimeExhausted,
-// ErrBeforeEpoch and those of the clock.
+// Next returns a new id. If the ids of this millisecond are used up, Next sleeps for at most the
+// wait bound (see WithMaxWait). It returns ErrSaturated, without sleeping, if that would not be
+// long enough. Other errors are ErrClosed, ErrNoWorker, ErrCeiling, ErrClockBehind,
+// ErrRollbacksExhausted, ErrTimeExhausted, ErrBeforeEpoch and errors of the clock.
 func (g *Generator) Next() (ID, error) {
 	e := g.tenure.Load()
 	if ticket, ok := e.draw(); ok {
@@ -103,8 +102,8 @@ func (g *Generator) Next() (ID, error) {
 	return g.next(context.Background(), g.window)
 }
 
-// draw takes one published ticket. It looks before it adds, so that callers who
-// find nothing open do not use up the future.
+// draw takes one published ticket. draw compares the word with the limit before it adds: callers
+// that find no open ticket must not use up future ones.
 func (e *tenure) draw() (ticket int64, ok bool) {
 	limit := e.limit.Load()
 	if e.word.Load() >= limit {
@@ -117,8 +116,8 @@ func (e *tenure) draw() (ticket int64, ok bool) {
 	return 0, false
 }
 
-// NextContext is Next with a wait that is bounded by ctx alone. An id whose
-// wait was given up is never issued to anybody.
+// NextContext is like Next, but ctx alone bounds the wait. If ctx ends during the wait, the id that
+// was reserved is never issued.
 func (g *Generator) NextContext(ctx context.Context) (ID, error) {
 	e := g.tenure.Load()
 	if ticket, ok := e.draw(); ok {
@@ -132,8 +131,8 @@ func (g *Generator) NextContext(ctx context.Context) (ID, error) {
 	return g.next(ctx, w)
 }
 
-// TryNext is Next without any wait: where Next would sleep, it returns
-// ErrSaturated, or ErrCeiling if that is what it would wait for.
+// TryNext is like Next, but never waits. Where Next would sleep for a free id, TryNext returns
+// ErrSaturated; where Next would wait for a later ceiling, it returns ErrCeiling.
 func (g *Generator) TryNext() (ID, error) {
 	e := g.tenure.Load()
 	if ticket, ok := e.draw(); ok {
@@ -144,11 +143,10 @@ func (g *Generator) TryNext() (ID, error) {
 	return g.next(context.Background(), w)
 }
 
-// Fill fills dst with new ids, in rising order, and returns how many it could
-// fill: all of them, or fewer and the error that Next would have returned. It
-// waits as often as it takes, each time for at most the wait bound, so filling
-// takes about len(dst) divided by the layout's ids per second, if that is more
-// than the window holds.
+// Fill fills dst with new ids in rising order. It returns the number of ids filled: len(dst), or
+// fewer and the error that Next would have returned. Fill waits as often as needed, each time for
+// at most the wait bound. If dst is longer than the window, this takes about len(dst) divided by
+// the layout's ids per second.
 func (g *Generator) Fill(dst []ID) (int, error) {
 	filled := 0
 	for filled < len(dst) {
@@ -167,8 +165,8 @@ func (g *Generator) Fill(dst []ID) (int, error) {
 	return filled, nil
 }
 
-// fillOpen fills dst from the published tickets with one atomic add, if they
-// are enough for all of it.
+// fillOpen fills dst with one atomic add. It returns 0 and takes nothing if fewer than len(dst)
+// tickets are published.
 func (g *Generator) fillOpen(dst []ID) int64 {
 	e := g.tenure.Load()
 	n := int64(len(dst))
@@ -183,7 +181,7 @@ func (g *Generator) fillOpen(dst []ID) int64 {
 	return open
 }
 
-// forfeit gives up n tickets that turned out not to be open.
+// forfeit discards n tickets that were drawn but turned out to be above the limit.
 func (e *tenure) forfeit(first, n int64) {
 	if first < frozen {
 		e.skip(n)
@@ -198,17 +196,16 @@ func (g *Generator) next(ctx context.Context, w window) (ID, error) {
 	return r.tenure.id(r.first), nil
 }
 
-// reservation is a run of n tickets that may be turned into ids after a wait.
-// With n = 0 the caller shall try again after the wait.
+// reservation is a run of n tickets that the caller may turn into ids after a wait. If n is 0, the
+// caller must try again after the wait.
 type reservation struct {
 	tenure   *tenure
-	now      int64 // id time when it was made
+	now      int64 // id time of the reservation
 	first, n int64
-	wait     int64 // milliseconds
+	wait     int64 // in milliseconds
 }
 
-// reserve reads the clock and takes up to n tickets, at least one, sleeping
-// until they may be used.
+// reserve reads the clock and takes between 1 and n tickets. It sleeps until they may be used.
 func (g *Generator) reserve(ctx context.Context, n int64, w window) (reservation, error) {
 	beats := g.keeper.beats.Load()
 	for polls := w.maxWait; ; {
@@ -219,7 +216,7 @@ func (g *Generator) reserve(ctx context.Context, n int64, w window) (reservation
 			polls--
 		case err != nil:
 			return r, g.refuse(err)
-		case r.wait > 0 && r.tenure.slots != nil: // try another slot
+		case r.wait > 0 && r.tenure.slots != nil: // this slot is used up: try the next one
 			if polls -= r.wait; polls < 0 {
 				return r, g.refuse(ErrSaturated)
 			}
@@ -234,7 +231,7 @@ func (g *Generator) reserve(ctx context.Context, n int64, w window) (reservation
 			}
 		}
 		switch {
-		case r.n == 0: // it was not for a ticket
+		case r.n == 0: // the wait was for the clock, not for a ticket
 			continue
 		case r.wait > 0:
 			g.wake(r.tenure)
@@ -245,7 +242,7 @@ func (g *Generator) reserve(ctx context.Context, n int64, w window) (reservation
 	}
 }
 
-// attempt is one decision, without any waiting.
+// attempt reads the clock once and reserves tickets. It never sleeps.
 func (g *Generator) attempt(n int64, w window) (r reservation, err error) {
 	for {
 		e := g.tenure.Load()
@@ -275,10 +272,9 @@ func (g *Generator) attempt(n int64, w window) (r reservation, err error) {
 	}
 }
 
-// since looks at the clock again before a caller waits or is refused: it may
-// have lost the processor between reading the clock and drawing its ticket,
-// while others moved the word on. It returns how many milliseconds went by, and
-// takes them off the wait.
+// since reads the clock again before a caller waits or is refused. The goroutine may have been
+// descheduled between reading the clock and drawing its ticket, while others advanced the word.
+// since returns how many milliseconds have passed and subtracts them from the wait.
 func (g *Generator) since(r *reservation, err error) int64 {
 	if r.wait == 0 && !errors.Is(err, ErrSaturated) {
 		return 0
@@ -291,13 +287,13 @@ func (g *Generator) since(r *reservation, err error) int64 {
 	return now - r.now
 }
 
-// refuse counts an error.
+// refuse counts err and returns it.
 func (g *Generator) refuse(err error) error {
 	g.errors.Add(1)
 	return err
 }
 
-// sleep waits for ms milliseconds or until ctx ends.
+// sleep waits for ms milliseconds, or until ctx ends, and counts the wait.
 func (g *Generator) sleep(ctx context.Context, ms int64) error {
 	d := time.Duration(ms) * time.Millisecond
 	g.waits.Add(1)

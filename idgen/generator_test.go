@@ -35,9 +35,8 @@ func (b *bitmap) add(id ID) bool {
 	return fresh
 }
 
-// 20 million ids, at the limit of the default layout and with the wide one,
-// from few and from many goroutines, with Next, Fill and TryNext: no repetition,
-// and each goroutine sees its ids rise.
+// 20 million ids, at the limit of the default layout and with the wide one, from few and from many
+// goroutines, with Next, Fill and TryNext: no repetition, and each goroutine sees its ids rise.
 func TestConcurrentUniqueness(t *testing.T) {
 	total := 20_000_000
 	if testing.Short() || raceEnabled {
@@ -86,8 +85,8 @@ func testConcurrent(t *testing.T, l Layout, goroutines, total int) {
 	}
 }
 
-// The same where every call reads the clock and places its ticket itself, in the
-// word and in the ring.
+// The same where every call reads the clock and places its ticket itself, in the word and in the
+// ring.
 func TestConcurrentUniquenessUnpublished(t *testing.T) {
 	for _, p := range []Policy{Monotonic(), RingPolicy(200)} {
 		g := wideGenerator(t, "time:41,sequence:22", WithPolicy(p))
@@ -128,8 +127,8 @@ func (c *interruptedClock) Now() (int64, error) {
 	return ms, nil
 }
 
-// A caller that loses the processor for 20 ms right after it read the clock
-// must not be refused because others have moved the word on meanwhile.
+// A caller that loses the processor for 20 ms right after it read the clock must not be refused
+// because others have moved the word on meanwhile.
 func TestStaleReadingIsNotSaturation(t *testing.T) {
 	clock := &interruptedClock{ms: testEpoch.UnixMilli() + 1000}
 	g := start(t, testScheme(t, LayoutDefault), Fixed(Worker{}), WithClock(clock))
@@ -186,8 +185,7 @@ func TestLowRateStampsAreExact(t *testing.T) {
 	})
 }
 
-// Also right after a spell of high rate: the published tickets must not be
-// handed out later.
+// Also right after a spell of high rate: the published tickets must not be handed out later.
 func TestStampsAreExactAfterABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testScheme(t, LayoutDefault)

@@ -8,24 +8,24 @@ import (
 // Health is a snapshot of a generator.
 type Health struct {
 	Healthy   bool  // an id would be issued now
-	Err       error // why not; nil if Healthy
-	Held      bool  // a lease is held; after its loss ids go on up to the ceiling
+	Err       error // why no id would be issued; nil if Healthy
+	Held      bool  // a lease is held; after a loss, ids are issued up to the ceiling
 	Worker    Worker
-	Heartbeat time.Time // last success of the lease's heartbeat; zero if none
+	Heartbeat time.Time // last time the lease was extended; zero if never
 
 	Generated int64         // ids issued
 	Errors    int64         // calls and heartbeats that failed
-	Waits     int64         // sleeps of callers
-	Waited    time.Duration // sum of those sleeps, as asked for
-	Rollbacks int64         // steps back of the clock that were ridden through or counted
+	Waits     int64         // how often callers slept
+	Waited    time.Duration // sum of the requested sleeps
+	Rollbacks int64         // steps back of the clock that the policy rode through or counted
 
-	CeilingDistance time.Duration // from id time to the durable ceiling; 0 if none is kept
-	ClockOffset     time.Duration // id time ahead of the reference, or of the clock after a step back
+	CeilingDistance time.Duration // from id time to the durable ceiling; 0 if the lease keeps none
+	ClockOffset     time.Duration // how far id time is ahead of the reference, or of the clock after a step back
 	Exhausts        time.Time     // when the time field is full
 }
 
-// Health returns the state of the generator. It reads the clock but does no
-// I/O, and may be called at any rate.
+// Health returns the state of the generator. It reads the clock but does no I/O, and may be called
+// at any rate.
 func (g *Generator) Health() Health {
 	e, generated, held := g.state()
 	h := Health{
@@ -60,7 +60,8 @@ func (g *Generator) state() (e *tenure, generated int64, held bool) {
 	return e, g.retired + e.generated(), g.lease != nil
 }
 
-// diagnose is now without consequences: the policy is asked, not obeyed.
+// diagnose returns the id time, or the reason why no id would be issued. Unlike now, it changes
+// nothing: it asks the policy but does not act on the verdict.
 func (g *Generator) diagnose(e *tenure) (int64, error) {
 	if e.err != nil {
 		return 0, e.err

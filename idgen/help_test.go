@@ -58,8 +58,8 @@ func closeNow(t testing.TB, g *Generator) {
 	}
 }
 
-// kill ends a generator as a crash would: nothing is released, only the lock of
-// a ceiling file goes, as it does when a process dies.
+// kill ends a generator as a crash would: nothing is released, only the lock of a ceiling file
+// goes, as it does when a process dies.
 func kill(g *Generator) {
 	if !g.shut() {
 		return
@@ -87,8 +87,8 @@ func duplicates(ids []ID) int {
 	return len(ids) - len(slices.Compact(ids))
 }
 
-// memorySource keeps ceilings per worker number, like a registry in memory.
-// Its behaviour can be changed between calls.
+// memorySource keeps ceilings per worker number, like a registry in memory. Its behaviour can be
+// changed between calls.
 type memorySource struct {
 	worker   Worker
 	lead     int64

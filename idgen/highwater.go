@@ -12,25 +12,24 @@ import (
 	"time"
 )
 
-// ErrCorrupt says that the file of a HighWater source is not what HighWater wrote.
+// ErrCorrupt says that HighWater did not write the content of its ceiling file.
 var ErrCorrupt = errors.New("idgen: the ceiling file is corrupt")
 
-// ErrLocked says that another process uses the file of a HighWater source.
+// ErrLocked says that another process uses the ceiling file.
 var ErrLocked = errors.New("idgen: the ceiling file is in use by another process")
 
 // highWaterLead is how far ahead of the clock the recorded ceiling is.
 const highWaterLead = 3 * time.Second
 
-// HighWater gives a source a memory: a local file that records the ceiling
-// ahead of its use. A generator that starts anew, after a crash or with a clock
-// that was set back, begins above everything issued before. The file belongs to
-// one process at a time, which holds a lock on path + ".lock"; it is replaced
-// atomically and is on disk before a timestamp it covers is issued. A missing
-// file is a first start; deleting it gives up the protection. The directory must
-// exist.
+// HighWater wraps src and records the ceiling in a local file before the ceiling is used. After a
+// crash, or with a clock that was set back, a new generator starts above every id issued before.
 //
-// Acquire fails with ErrLocked, ErrCorrupt, or ErrSchemeMismatch if the layout
-// or the epoch differs from what the file says.
+// One process at a time may use the file and holds a lock on path + ".lock". The file is replaced
+// atomically, and is on disk before any timestamp it covers is issued. A missing file means a first
+// start, so deleting the file gives up the protection. The directory must exist.
+//
+// Acquire fails with ErrLocked, with ErrCorrupt, or with ErrSchemeMismatch if the file records
+// another layout or epoch.
 func HighWater(path string, src Source) Source { return highWater{path, src} }
 
 type highWater struct {
@@ -69,7 +68,7 @@ func (h highWater) acquire(ctx context.Context, s Scheme, now int64, lock *os.Fi
 	return l, nil
 }
 
-// highWaterLease is the inner lease, fenced by the file.
+// highWaterLease limits the inner lease to the timestamps that the file covers.
 type highWaterLease struct {
 	inner       Lease
 	path        string
@@ -99,12 +98,12 @@ func (l *highWaterLease) Extend(ctx context.Context, now int64) (int64, error) {
 }
 
 func (l *highWaterLease) Release(ctx context.Context, last int64) error {
-	// The order matters: the file may be read as soon as it is unlocked.
+	// The order matters: another process may read the file as soon as it is unlocked.
 	err := l.record(last)
 	return errors.Join(err, l.inner.Release(ctx, last), l.lock.Close())
 }
 
-// record makes a ceiling durable.
+// record writes the ceiling to the file.
 func (l *highWaterLease) record(mark int64) error {
 	if err := writeMark(l.path, l.fingerprint, mark); err != nil {
 		return fmt.Errorf("idgen: record the ceiling: %w", err)
@@ -113,7 +112,7 @@ func (l *highWaterLease) record(mark int64) error {
 	return nil
 }
 
-// The file is one line of text for people, which ends in a checksum.
+// The file is one line of readable text that ends in a checksum.
 const markFormat = "idgen-ceiling v1 %s %d"
 
 func markLine(fingerprint string, mark int64) string {
@@ -121,7 +120,7 @@ func markLine(fingerprint string, mark int64) string {
 	return fmt.Sprintf("%s %08x\n", body, crc32.ChecksumIEEE([]byte(body)))
 }
 
-// readMark returns the recorded ceiling, -1 if there is no file.
+// readMark returns the recorded ceiling, or -1 if there is no file.
 func readMark(path, fingerprint string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +143,7 @@ func parseMark(path, text, fingerprint string) (int64, error) {
 	return mark, nil
 }
 
-// parseMarkLine reads the file's text: the fingerprint of a scheme, and a ceiling.
+// parseMarkLine parses the content of the file: the fingerprint of a scheme, and a ceiling.
 func parseMarkLine(path, text string) (fingerprint string, mark int64, err error) {
 	_, err = fmt.Sscanf(text, markFormat, &fingerprint, &mark)
 	if err != nil || mark < -1 || text != markLine(fingerprint, mark) {
@@ -154,8 +153,9 @@ func parseMarkLine(path, text string) (fingerprint string, mark int64, err error
 	return fingerprint, mark, nil
 }
 
-// CheckHighWater returns what would keep [HighWater] with this file from working under s, but for a
-// process that uses the file now. A file that is missing is none. It leaves nothing behind.
+// CheckHighWater returns the error that [HighWater] would fail with for this file and s, except
+// that it ignores the lock of a running process. A missing file is no error. CheckHighWater leaves
+// no file behind.
 func CheckHighWater(path string, s Scheme) error {
 	if _, err := readMark(path, s.Fingerprint()); err != nil {
 		return err
@@ -167,7 +167,7 @@ func CheckHighWater(path string, s Scheme) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// HighWaterScheme returns the scheme that the file of a [HighWater] source was written under.
+// HighWaterScheme returns the scheme recorded in the file of a [HighWater] source.
 func HighWaterScheme(path string) (Scheme, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -180,9 +180,9 @@ func HighWaterScheme(path string) (Scheme, error) {
 	return parseFingerprint(fingerprint)
 }
 
-// RebaseHighWater has the file of a [HighWater] source say that ids are made under s from now on,
-// and that they start above the recorded ceiling. No process may use the file meanwhile. Ids of
-// before can equal new ones, unless the caller knows better.
+// RebaseHighWater records s as the scheme in the file of a [HighWater] source. New ids start above
+// the recorded ceiling. No process may use the file meanwhile. Ids issued under the old scheme can
+// equal new ids; the caller must rule that out.
 func RebaseHighWater(path string, s Scheme) (err error) {
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
@@ -207,7 +207,7 @@ func RebaseHighWater(path string, s Scheme) (err error) {
 	return writeMark(path, s.Fingerprint(), max(mark, -1))
 }
 
-// parseFingerprint reads what [Scheme.Fingerprint] wrote.
+// parseFingerprint parses the text returned by [Scheme.Fingerprint].
 func parseFingerprint(text string) (Scheme, error) {
 	layout, epoch, _ := strings.Cut(text, "@")
 	l, err := ParseLayout(layout)
@@ -221,8 +221,8 @@ func parseFingerprint(text string) (Scheme, error) {
 	return NewScheme(l, at)
 }
 
-// writeMark replaces the file: a reader, or a crash, meets the old or the new
-// one, and the new one is on disk when it returns.
+// writeMark replaces the file atomically: a reader finds the old file or the new one, even after a
+// crash. When writeMark returns, the new file is on disk.
 func writeMark(path, fingerprint string, mark int64) (err error) {
 	temp := path + ".new"
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -123,8 +123,7 @@ func TestHighWaterReportsAFullDisk(t *testing.T) {
 	}
 }
 
-// A wrapped lease that is lost gives the lock back, so that the next Acquire
-// can have it.
+// A wrapped lease that is lost gives the lock back, so that the next Acquire can have it.
 func TestHighWaterOverALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemorySource(Worker{})

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// keeper keeps the lease: it extends the ceiling at every heartbeat and
-// acquires anew what was lost. It is the only user of the lease until Close.
+// keeper keeps the lease. It extends the ceiling at every heartbeat and acquires a new lease after
+// a loss. Until Close, only the keeper uses the lease.
 type keeper struct {
 	source    Source
 	heartbeat time.Duration
@@ -20,7 +20,7 @@ type keeper struct {
 	failing   atomic.Bool
 	beats     atomic.Int64 // successes
 	start     time.Time
-	futile    atomic.Int64 // nanoseconds from start to when a heartbeat last was of no use to a caller
+	futile    atomic.Int64 // nanoseconds from start to the last time that waiting for heartbeats did not help
 }
 
 const (
@@ -35,10 +35,9 @@ func (k *keeper) init(src Source, o options) {
 	k.futile.Store(math.MinInt32)
 }
 
-// hurry asks for an early heartbeat, because the clock is at the ceiling. It
-// returns false if there is no point in waiting for one: heartbeats fail, or two of
-// them have not raised the ceiling to the clock since the caller began to wait, when
-// there had been beats of them.
+// hurry asks for an early heartbeat, because the clock has reached the ceiling. beats is the number
+// of successful heartbeats when the caller began to wait. hurry returns false if waiting is
+// pointless: heartbeats fail, or two of them since then have not raised the ceiling to the clock.
 func (k *keeper) hurry(beats int64) bool {
 	now := int64(time.Since(k.start))
 	if k.failing.Load() || now-k.futile.Load() < int64(k.heartbeat/4) {
@@ -61,7 +60,7 @@ func (k *keeper) succeeded() {
 	k.beats.Add(1)
 }
 
-// keep is the keeper's goroutine.
+// keep runs in the keeper's goroutine until run ends.
 func (g *Generator) keep(run context.Context) {
 	timer := time.NewTimer(g.firstBeat())
 	defer timer.Stop()
@@ -78,15 +77,15 @@ func (g *Generator) keep(run context.Context) {
 			g.errors.Add(1)
 			g.keeper.report(err)
 			if g.held() != nil {
-				pause /= 4 // the ceiling is running out
+				pause /= 4 // retry soon: the ceiling is running out
 			}
 		}
 		timer.Reset(pause)
 	}
 }
 
-// firstBeat is at once if there is no worker number yet, or if its ceiling
-// leaves little room.
+// firstBeat returns the delay before the first heartbeat. It is 0 if there is no worker number yet,
+// or if the clock is close to the ceiling.
 func (g *Generator) firstBeat() time.Duration {
 	e := g.tenure.Load()
 	if e.err != nil || e.ceiling.Load() <= g.time.seen.Load()+g.keeper.heartbeat.Milliseconds() {
@@ -105,13 +104,12 @@ func (g *Generator) heartbeat(run context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(run, extendTimeout)
 	defer cancel()
-	now, _ := g.time.leaseTime() // the best known
+	now, _ := g.time.leaseTime() // on an error: the last good reading
 	ceiling, err := lease.Extend(ctx, now)
 	if errors.Is(err, ErrLeaseLost) {
-		// Stamps below the ceiling still belong to this worker, so the generator goes on issuing
-		// them.
+		// Timestamps up to the ceiling still belong to this generator, which goes on issuing them.
 		g.setLease(nil)
-		select { // do not wait for the next heartbeat
+		select { // acquire at once, not at the next heartbeat
 		case g.keeper.rush <- struct{}{}:
 		default:
 		}
@@ -136,7 +134,7 @@ func (g *Generator) setLease(l Lease) {
 	g.lease = l
 }
 
-// raise records a later ceiling.
+// raise records a later ceiling. An earlier one is ignored.
 func (g *Generator) raise(ceiling int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,7 +145,7 @@ func (g *Generator) raise(ceiling int64) {
 	g.repace(e)
 }
 
-// acquire takes a worker number and starts a tenure under it.
+// acquire takes a worker number and starts a tenure with it.
 func (g *Generator) acquire(ctx context.Context) error {
 	now, _, err := g.time.read()
 	switch {
@@ -174,20 +172,20 @@ func (g *Generator) acquire(ctx context.Context) error {
 	return nil
 }
 
-// install starts the first tenure under a lease.
+// install starts the first tenure of a lease.
 func (g *Generator) install(lease Lease, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now > lease.Ceiling() { // a ride has no place under this lease
+	if now > lease.Ceiling() { // a ride above the ceiling must end
 		if clock, err := g.time.alight(); err == nil {
 			now = clock
 		}
 	}
-	// Stamps above the ceiling are not used, whatever the clock says.
+	// Timestamps above the ceiling are never used, whatever the clock reads.
 	from := max(lease.Floor(), min(now, lease.Ceiling()))
 	old := g.tenure.Load()
 	g.retire(old)
-	// Keep the order of ids, unless the old ones are far ahead of the clock.
+	// Start above the ids issued before, unless they are far ahead of the clock.
 	if w := g.window; g.highest >= from && g.highest <= now+w.ahead+w.lag {
 		from = g.highest + 1
 	}
@@ -199,7 +197,7 @@ func (g *Generator) install(lease Lease, now int64) {
 	g.tenure.Store(e)
 }
 
-// retire ends a tenure and adds up what it used. Callers hold mu.
+// retire ends a tenure and adds its count of ids to the totals. The caller holds mu.
 func (g *Generator) retire(e *tenure) {
 	if e.err != nil {
 		return
@@ -212,11 +210,10 @@ func (g *Generator) retire(e *tenure) {
 	g.retired += e.generated()
 }
 
-// Close stops the heartbeat and gives the worker number back with the last
-// timestamp used, so that the next holder can start right behind it. ctx bounds
-// the release. Ids are refused with ErrClosed from then on; calls that sleep
-// meanwhile still return the ids they were promised. Closing again does
-// nothing.
+// Close stops the heartbeat and returns the worker number together with the last timestamp used, so
+// that the next holder can start just above it. ctx bounds the release. From then on ids are
+// refused with ErrClosed; calls that are asleep still return their reserved ids. A second Close
+// does nothing.
 func (g *Generator) Close(ctx context.Context) error {
 	if !g.shut() {
 		return nil
@@ -238,7 +235,7 @@ func (g *Generator) Close(ctx context.Context) error {
 	return nil
 }
 
-// shut reports whether this call is the first.
+// shut marks the generator as closed and reports whether this call was the first.
 func (g *Generator) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

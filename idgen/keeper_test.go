@@ -42,8 +42,8 @@ func TestHeartbeatExtendsTheCeiling(t *testing.T) {
 	})
 }
 
-// Nothing is issued above the ceiling, however long the holder was away, and
-// issuing goes on once the ceiling can be extended.
+// Nothing is issued above the ceiling, however long the holder was away, and issuing goes on once
+// the ceiling can be extended.
 func TestCeilingIsAFence(t *testing.T) {
 	bubble(t, func(t *testing.T, g *Generator, m *memorySource, _ *stepClock) {
 		s := g.Scheme()
@@ -111,8 +111,8 @@ func TestForwardStepIsFollowed(t *testing.T) {
 	})
 }
 
-// A registry with a clock of its own lets no ceiling follow such a jump. Nothing
-// is issued while it lasts; after it, ids are issued at once and at true times.
+// A registry with a clock of its own lets no ceiling follow such a jump. Nothing is issued while it
+// lasts; after it, ids are issued at once and at true times.
 func TestForwardStepThatTheCeilingDoesNotFollow(t *testing.T) {
 	for _, perMS := range []int{1, 600, 5000} {
 		bubble(t, func(t *testing.T, g *Generator, m *memorySource, c *stepClock) {
@@ -189,9 +189,8 @@ func TestLostLeaseIsAcquiredAnew(t *testing.T) {
 	}, report)
 }
 
-// The new tenure starts above the ceiling that the old one had, so a number
-// that is lost and had again cannot repeat; while the clock is below it, ids
-// are refused on a clock with a reference.
+// The new tenure starts above the ceiling that the old one had, so a number that is lost and had
+// again cannot repeat; while the clock is below it, ids are refused on a clock with a reference.
 func TestReacquiredNumberStartsAboveItsCeiling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemorySource(Worker{Number: 9})

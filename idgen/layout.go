@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Field names one part of an id.
+// Field identifies one part of an id.
 type Field uint8
 
 // The fields a layout may have.
 const (
 	FieldTime       Field = iota // milliseconds since the epoch; always the first field
-	FieldDatacenter              // upper part of the worker number, where it is split
+	FieldDatacenter              // upper part of a split worker number
 	FieldWorker                  // worker number
 	FieldRollback                // how often the clock stepped back; see the Count policy
 	FieldSequence                // ids within one millisecond
@@ -22,7 +22,7 @@ const (
 
 var fieldNames = [fieldCount]string{"time", "datacenter", "worker", "rollback", "sequence"}
 
-// String returns the name that layout texts use.
+// String returns the field's name in a layout text.
 func (f Field) String() string {
 	if f < fieldCount {
 		return fieldNames[f]
@@ -30,19 +30,18 @@ func (f Field) String() string {
 	return "Field(" + strconv.Itoa(int(f)) + ")"
 }
 
-// ErrLayout is wrapped by every complaint about a layout.
+// ErrLayout is wrapped by every error about an invalid layout.
 var ErrLayout = errors.New("idgen: invalid layout")
 
-// Layout says which bits of an id hold which field. The last field sits in the
-// lowest bits; bits above the first field are always 0. Masks and shifts are
-// computed once, by [ParseLayout]. A Layout is a comparable value; the zero
-// Layout has no fields and is good for nothing.
+// Layout says how many bits of an id each field has, and where. The last field uses the lowest
+// bits; bits above the first field are always 0. [ParseLayout] computes masks and shifts once. A
+// Layout is a comparable value. The zero Layout has no fields and cannot be used.
 type Layout struct {
 	order [fieldCount]Field // high to low
 	count uint8             // how many of order are in use
 	bits  [fieldCount]uint8 // width by field, 0 if absent
 	shift [fieldCount]uint8
-	mask  [fieldCount]int64 // not shifted: also the largest value of the field
+	mask  [fieldCount]int64 // before shifting; also the largest value of the field
 }
 
 // Ready-made layouts. A to E are those of the five systems of docs/reference/ids.md.
@@ -53,12 +52,12 @@ var (
 	LayoutD = mustLayout("time:41,datacenter:3,worker:5,rollback:2,sequence:12")
 	LayoutE = LayoutA
 
-	// LayoutDefault is that of system A.
+	// LayoutDefault is the layout of system A.
 	LayoutDefault = LayoutA
 	// LayoutWide gives 262 144 ids per millisecond to each of 16 workers.
 	LayoutWide = mustLayout("time:41,worker:4,sequence:18")
-	// LayoutJSSafe stays below 2^53, so that its ids survive as JavaScript
-	// numbers: 32 workers, 128 ids per millisecond.
+	// LayoutJSSafe keeps ids below 2^53, so that they are exact as JavaScript numbers. It allows 32
+	// workers and 128 ids per millisecond.
 	LayoutJSSafe = mustLayout("time:41,worker:5,sequence:7")
 )
 
@@ -70,11 +69,10 @@ func mustLayout(text string) Layout {
 	return l
 }
 
-// ParseLayout reads fields from high to low, as in
-// "time:41,worker:10,sequence:12". Names are time, datacenter, worker, rollback
-// and sequence, each at most once; time comes first, time and sequence are
-// required, widths are at least 1 and sum to 63 or less. All faults are
-// reported together, wrapping ErrLayout.
+// ParseLayout parses the fields from high to low, as in "time:41,worker:10,sequence:12". The names
+// are time, datacenter, worker, rollback and sequence, each at most once. time must come first;
+// time and sequence are required. Each width is at least 1, and the widths sum to at most 63.
+// ParseLayout reports all faults in one error, which wraps ErrLayout.
 func ParseLayout(text string) (Layout, error) {
 	var l Layout
 	var faults []error
@@ -116,7 +114,7 @@ func (l *Layout) add(part string) error {
 	return nil
 }
 
-// finish checks the fields against one another and computes masks and shifts.
+// finish checks the fields against each other and computes masks and shifts.
 func (l *Layout) finish() (faults []error) {
 	if l.order[0] != FieldTime {
 		faults = append(faults, errors.New("time must be the first field"))
@@ -140,13 +138,13 @@ func (l *Layout) finish() (faults []error) {
 // IsZero reports whether l is the zero Layout.
 func (l Layout) IsZero() bool { return l.count == 0 }
 
-// Bits returns the width of a field, 0 if the layout does not have it.
+// Bits returns the width of f, or 0 if the layout does not have it.
 func (l Layout) Bits(f Field) int { return int(l.bits[f]) }
 
-// Max returns the largest value of a field, 0 if the layout does not have it.
+// Max returns the largest value of f, or 0 if the layout does not have it.
 func (l Layout) Max(f Field) int64 { return l.mask[f] }
 
-// String returns the text that ParseLayout reads.
+// String returns the text that ParseLayout parses.
 func (l Layout) String() string {
 	b, _ := l.AppendText(nil)
 	return string(b)
@@ -177,15 +175,15 @@ func (l *Layout) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Fields are the values of an id's parts, the time still as milliseconds since
-// whatever epoch. Parts that the layout lacks are 0.
+// Fields holds the values of an id's fields. Time is in milliseconds since the epoch of the scheme.
+// Fields that the layout does not have are 0.
 type Fields struct {
 	Time, Datacenter, Worker, Rollback, Sequence int64
 }
 
-// Pack puts the fields side by side. A value that is negative or wider than
-// its field is an error, never a wrap into the neighbour: ErrTimeExhausted or
-// ErrBeforeEpoch for the time, ErrFieldRange for the others.
+// Pack composes an id from f. A value that is negative or too wide for its field is an error and
+// never spills into the neighbouring field. The error is ErrTimeExhausted or ErrBeforeEpoch for the
+// time, and ErrFieldRange for the others.
 func (l Layout) Pack(f Fields) (ID, error) {
 	switch {
 	case l.IsZero():
@@ -213,9 +211,8 @@ func (l Layout) check(f Field, v int64) error {
 	return nil
 }
 
-// Unpack is the inverse of Pack. It fails with ErrRange for ids that this
-// layout cannot have made: negative ones, and ones with a bit set above the
-// first field.
+// Unpack is the inverse of Pack. It fails with ErrRange for ids that this layout cannot produce:
+// negative ids, and ids with a bit set above the first field.
 func (l Layout) Unpack(id ID) (Fields, error) {
 	if id < 0 || int64(id)>>l.shift[FieldTime] > l.mask[FieldTime] {
 		return Fields{}, fmt.Errorf("idgen: id %d in layout %q: %w", int64(id), l, ErrRange)
@@ -231,17 +228,17 @@ func (l Layout) Unpack(id ID) (Fields, error) {
 
 func (l *Layout) get(id ID, f Field) int64 { return int64(id) >> l.shift[f] & l.mask[f] }
 
-// CheckWorker reports, wrapping ErrFieldRange, a worker or datacenter number
-// that does not fit its field.
+// CheckWorker returns an error that wraps ErrFieldRange if the worker or datacenter number does not
+// fit its field.
 func (l Layout) CheckWorker(w Worker) error {
 	return errors.Join(l.check(FieldDatacenter, w.Datacenter), l.check(FieldWorker, w.Number))
 }
 
-// Workers returns how many worker numbers there are, over all datacenters.
+// Workers returns the number of worker numbers over all datacenters.
 func (l Layout) Workers() int64 { return (l.mask[FieldDatacenter] + 1) * (l.mask[FieldWorker] + 1) }
 
-// PerMillisecond returns how many ids one worker can issue per millisecond; a
-// thousand times this is its limit per second with honest stamps.
+// PerMillisecond returns how many ids one worker can issue per millisecond. With exact timestamps,
+// a thousand times this is the limit per second.
 func (l Layout) PerMillisecond() int64 { return l.mask[FieldSequence] + 1 }
 
 // Worker splits a number from 0 to Workers()-1 into datacenter and worker.

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// leased runs f with a generator whose own clock can be set, while its ceilings
-// follow another one.
+// leased runs f with a generator whose own clock can be set, while its ceilings follow another one.
 func leased(t *testing.T, p Policy, f func(t *testing.T, g *Generator, m *memorySource, host, lease *stepClock)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -18,8 +17,8 @@ func leased(t *testing.T, p Policy, f func(t *testing.T, g *Generator, m *memory
 	})
 }
 
-// A clock that is set to next year moves no ceiling, neither of a lease that is held
-// nor of one that is acquired; refusals come at once and do not drive the heartbeat.
+// A clock that is set to next year moves no ceiling, neither of a lease that is held nor of one
+// that is acquired; refusals come at once and do not drive the heartbeat.
 func TestCeilingsFollowTheLeaseClock(t *testing.T) {
 	leased(t, Monotonic(), func(t *testing.T, g *Generator, m *memorySource, host, lease *stepClock) {
 		s := g.Scheme()
@@ -55,8 +54,8 @@ func TestCeilingsFollowTheLeaseClock(t *testing.T) {
 	})
 }
 
-// A generator that rides while the clock that ceilings follow is behind as well has
-// only what is left beneath its ceiling, and makes it last.
+// A generator that rides while the clock that ceilings follow is behind as well has only what is
+// left beneath its ceiling, and makes it last.
 func TestRideLastsBeneathTheCeiling(t *testing.T) {
 	for _, step := range []time.Duration{300 * time.Millisecond, 3 * time.Second, time.Minute, time.Hour} {
 		leased(t, Monotonic(), func(t *testing.T, g *Generator, m *memorySource, host, lease *stepClock) {
@@ -85,8 +84,8 @@ func TestRideLastsBeneathTheCeiling(t *testing.T) {
 	}
 }
 
-// What a ride leaves room for while the clock that ceilings follow is behind: 100 000
-// ids a second for a minute, 1500 for an hour.
+// What a ride leaves room for while the clock that ceilings follow is behind: 100 000 ids a second
+// for a minute, 1500 for an hour.
 func TestRideLeavesRoom(t *testing.T) {
 	for step, perMS := range map[time.Duration]float64{time.Minute: 100, time.Hour: 1.5} {
 		leased(t, Monotonic(), func(t *testing.T, g *Generator, _ *memorySource, host, lease *stepClock) {

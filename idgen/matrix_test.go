@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// The 16 cases: the clock is set back by 3 ms, 1 s, 1 h, or seven times by
-// 20 ms; within a process or across a crash and restart; while 100 ids per
-// millisecond are wanted, or as many as can be had. With the default policy no
-// id repeats, no call fails, none takes more than 2 ms, and order is kept,
-// which also is how uniqueness is checked: ids must strictly rise.
+// The 16 cases: the clock is set back by 3 ms, 1 s, 1 h, or seven times by 20 ms; within a process
+// or across a crash and restart; while 100 ids per millisecond are wanted, or as many as can be
+// had. With the default policy no id repeats, no call fails, none takes more than 2 ms, and order
+// is kept, which also is how uniqueness is checked: ids must strictly rise.
 func TestStepMatrix(t *testing.T) {
 	steps := map[string][]time.Duration{
 		"3ms":    {3 * time.Millisecond},
@@ -101,9 +100,9 @@ func (r *runner) one(g *Generator) {
 	r.count++
 }
 
-// Every policy, many goroutines, a clock that is set to and fro at random, and
-// crashes: calls may fail, but no id may come twice. The rollback count and the
-// ring do not outlive the process, so here the ceiling must do its part.
+// Every policy, many goroutines, a clock that is set to and fro at random, and crashes: calls may
+// fail, but no id may come twice. The rollback count and the ring do not outlive the process, so
+// here the ceiling must do its part.
 func TestNoDuplicatesInChaos(t *testing.T) {
 	policies := []struct {
 		policy Policy

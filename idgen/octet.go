@@ -8,13 +8,13 @@ import (
 	"net/netip"
 )
 
-// Octet is a source that takes the last octet of this host's IPv4 address for
-// the worker number (system A), with a fixed datacenter number. See LocalIPv4
-// for towards. An octet wider than the worker field is an error.
+// Octet returns a source that uses the last octet of this host's IPv4 address as the worker number
+// (system A), with a fixed datacenter number. See LocalIPv4 for towards. If the octet does not fit
+// the worker field, Acquire fails.
 //
-// Like Fixed it remembers nothing. Two hosts whose addresses end alike, or two
-// processes on one host, get the same number and issue the same ids: it is for
-// networks of at most 254 hosts with one process each.
+// The source keeps no ceiling. Two hosts whose addresses end in the same octet, or two processes on
+// one host, get the same number and issue the same ids. So Octet suits only networks of at most 254
+// hosts with one process each.
 func Octet(datacenter int64, towards string) Source {
 	return octet{datacenter, func(ctx context.Context) (netip.Addr, error) { return LocalIPv4(ctx, towards) }}
 }
@@ -49,12 +49,10 @@ func LastOctet(addr netip.Addr) (int64, error) {
 	return int64(addr.As4()[3]), nil
 }
 
-// LocalIPv4 returns the address this host is known by. That is the source
-// address of packets to towards, a host:port that is looked up but not
-// contacted; failing this, or if it is a loopback address, or if towards is
-// empty, the first IPv4 address that is neither loopback nor link-local. A host
-// without one gets an error that wraps ErrNoWorker and names the setting that
-// helps.
+// LocalIPv4 returns the IPv4 address of this host. That is the source address of packets to
+// towards, a host:port that is resolved but not contacted. If towards is empty, cannot be resolved,
+// or yields a loopback address, LocalIPv4 returns the first address that is neither loopback nor
+// link-local. If there is none, the error wraps ErrNoWorker and names the setting to use instead.
 func LocalIPv4(ctx context.Context, towards string) (netip.Addr, error) {
 	if addr, ok := routeTo(ctx, towards); ok {
 		return addr, nil
@@ -66,7 +64,8 @@ func LocalIPv4(ctx context.Context, towards string) (netip.Addr, error) {
 	return firstIPv4(addrs)
 }
 
-// routeTo opens a UDP socket, which sends nothing, to see its local address.
+// routeTo returns the local address of a UDP socket connected to towards. Such a socket sends
+// nothing.
 func routeTo(ctx context.Context, towards string) (netip.Addr, bool) {
 	if towards == "" {
 		return netip.Addr{}, false

@@ -10,7 +10,7 @@ type Option func(*options) error
 
 type options struct {
 	clock      Clock
-	lease      Clock // nil: clock
+	lease      Clock // nil: use clock
 	policy     Policy
 	window     window
 	heartbeat  time.Duration
@@ -36,11 +36,10 @@ func WithClock(c Clock) Option {
 	}
 }
 
-// WithLeaseClock has leases acquired and extended by another clock than the one that
-// stamps ids: ceilings then follow c, and the other clock only chooses stamps
-// beneath them. It is for a clock that may be wrong, such as the host's, beside one
-// that is not, such as that of the registry. A source must be told the time of c
-// alone, so both count from the same epoch.
+// WithLeaseClock makes the generator acquire and extend leases by the time of c. Ceilings then
+// follow c, and the generator's own clock only chooses timestamps below them. Use WithLeaseClock
+// when the generator's clock may be wrong, such as the host's clock, and c is reliable, such as the
+// registry's. The source sees only the time of c, and both clocks count from the same epoch.
 func WithLeaseClock(c Clock) Option {
 	return func(o *options) error {
 		o.lease = c
@@ -48,8 +47,7 @@ func WithLeaseClock(c Clock) Option {
 	}
 }
 
-// WithPolicy chooses what happens when the clock steps back; the default is
-// Monotonic.
+// WithPolicy sets what happens when the clock steps back. The default is Monotonic.
 func WithPolicy(p Policy) Option {
 	return func(o *options) error {
 		o.policy = p
@@ -57,11 +55,11 @@ func WithPolicy(p Policy) Option {
 	}
 }
 
-// WithWindow says how far a stamp may be from the clock when the sequence of a
-// millisecond is used up: lag behind it (milliseconds that went by while callers
-// overslept), ahead of it (a reserve for bursts). Whole milliseconds from 0 to
-// 1 s; the defaults are 10 ms and 5 ms. Where ids are issued slower than the
-// layout allows, they carry the exact millisecond whatever is set here.
+// WithWindow sets how far a timestamp may be from the clock when the ids of a millisecond are used
+// up. lag allows timestamps behind the clock, for milliseconds that passed while callers overslept.
+// ahead allows timestamps ahead of the clock, for bursts. Both are whole milliseconds from 0 to 1
+// s; the defaults are 10 ms and 5 ms. While ids are issued more slowly than the layout allows, they
+// carry the exact millisecond.
 func WithWindow(lag, ahead time.Duration) Option {
 	return func(o *options) error {
 		o.window.lag, o.window.ahead = lag.Milliseconds(), ahead.Milliseconds()
@@ -72,8 +70,8 @@ func WithWindow(lag, ahead time.Duration) Option {
 	}
 }
 
-// WithMaxWait bounds the waits of Next and Fill for a free sequence number. In
-// whole milliseconds; the default is 5 ms.
+// WithMaxWait bounds how long Next and Fill wait for a free sequence number, in whole milliseconds.
+// The default is 5 ms.
 func WithMaxWait(d time.Duration) Option {
 	return func(o *options) error {
 		o.window.maxWait = d.Milliseconds()
@@ -84,8 +82,8 @@ func WithMaxWait(d time.Duration) Option {
 	}
 }
 
-// WithHeartbeat sets how often the lease is extended; the default is 1 s. It
-// must be well below the lead of the lease's ceiling.
+// WithHeartbeat sets how often the lease is extended. The default is 1 s. The interval must be well
+// below the lead of the lease's ceiling.
 func WithHeartbeat(d time.Duration) Option {
 	return func(o *options) error {
 		o.heartbeat = d
@@ -96,16 +94,16 @@ func WithHeartbeat(d time.Duration) Option {
 	}
 }
 
-// WithBackgroundStart makes New return at once, without a worker number: it is
-// acquired in the background, and retried, while ids are refused with
+// WithBackgroundStart makes New return at once, without a worker number. The generator acquires one
+// in the background and retries after failures. Until it succeeds, ids are refused with
 // ErrNoWorker.
 func WithBackgroundStart() Option {
 	return func(o *options) error { o.background = true; return nil }
 }
 
-// WithReport has f called for every error of the background heartbeat: failed
-// extensions, lost leases, failed acquisitions. f is called by one goroutine and
-// delays the heartbeat while it runs.
+// WithReport makes the generator call f for every error of the background heartbeat: failed
+// extensions, lost leases and failed acquisitions. One goroutine calls f, and the heartbeat waits
+// while f runs.
 func WithReport(f func(error)) Option {
 	return func(o *options) error {
 		o.report = f

@@ -7,19 +7,18 @@ import (
 	"fmt"
 )
 
-// Permutation hides what an id says (when, where, how many) from those who do
-// not have the key: a keyed one-to-one mapping of ids to ids. It is for ids
-// shown to outsiders. A hidden id does not sort by time and is not a secret:
-// whoever saw it once can present it again.
+// Permutation hides the time, the worker number and the rate in an id from everyone who does not
+// have the key. It maps ids to ids, one to one. Use it for ids shown to outsiders. A hidden id does
+// not sort by time. It is not a secret: whoever has seen it can present it again.
 //
-// It is a Feistel network of 8 rounds over 64 bits with AES as the round
-// function, walked until the result has 63 bits. A Permutation is safe for
-// concurrent use.
+// A Permutation is a Feistel network of 8 rounds over 64 bits with AES as the round function,
+// repeated until the result has 63 bits. It is safe for concurrent use.
 type Permutation struct{ block cipher.Block }
 
 const feistelRounds = 8
 
-// NewPermutation takes an AES key of 16, 24 or 32 bytes.
+// NewPermutation returns the permutation for an AES key of 16, 24 or 32 bytes. Other lengths are an
+// error.
 func NewPermutation(key []byte) (*Permutation, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -28,7 +27,7 @@ func NewPermutation(key []byte) (*Permutation, error) {
 	return &Permutation{block}, nil
 }
 
-// Hide maps an id to the one to show. id must not be negative.
+// Hide returns the id to show for id. id must not be negative.
 func (p *Permutation) Hide(id ID) ID {
 	v := uint64(id)
 	for {
@@ -38,8 +37,8 @@ func (p *Permutation) Hide(id ID) ID {
 	}
 }
 
-// Reveal is the inverse of Hide. Every non-negative number is the image of some
-// id; whether that one exists is for the caller to find out.
+// Reveal is the inverse of Hide. Every non-negative number is the hidden form of some id; the
+// caller must check whether that id exists.
 func (p *Permutation) Reveal(id ID) ID {
 	v := uint64(id)
 	for {

@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// Policy decides what happens when the clock reads less than the timestamps
-// already on ids. All policies work below the ceiling of the lease, so none of
-// them repeats an id across a restart if the lease keeps a ceiling.
+// Policy decides what happens when the clock reads less than a timestamp already used in an id.
+// Every policy stays below the ceiling of the lease. So none repeats an id across a restart,
+// provided the lease keeps a ceiling.
 //
-// The policies of this package are values that may be shared between
-// generators and used concurrently.
+// The policies of this package are values. Generators may share them, and they are safe for
+// concurrent use.
 type Policy interface {
-	// Behind returns the verdict on a clock that is back behind the last used
-	// timestamp.
+	// Behind returns the verdict for a clock that is back behind the last used timestamp.
 	Behind(back time.Duration) Verdict
 	// String returns the name used in configuration.
 	String() string
 }
 
-// Verdict is what a Policy decides.
+// Verdict is the decision of a Policy.
 type Verdict uint8
 
 // The verdicts on a clock that stepped back.
@@ -27,18 +26,17 @@ const (
 	Refuse Verdict = iota // fail with ErrClockBehind until the clock has caught up
 	Sleep                 // sleep until the clock has caught up
 	Ride                  // go on from the last timestamp with the monotonic clock
-	Count                 // go back with the clock, telling the ids apart by the rollback field
-	Reuse                 // go back with the clock, using what the ring has left
+	Count                 // follow the clock back, and mark the ids in the rollback field
+	Reuse                 // follow the clock back, and use the sequence numbers left in the ring
 )
 
-// Monotonic rides through steps back: time goes on from where it was, no call
-// waits or fails and ids keep their order. Id time passes at seven eighths of its
-// speed until the clock has caught up, by itself or by a step forward; where the
-// clock that ceilings follow is behind, too, so slowly that what is left beneath the
-// ceiling lasts. Forward steps are followed at once. This is the default.
+// Monotonic is the default policy: id time continues from the last timestamp on the monotonic
+// clock. No call waits or fails, and ids keep their order. Until the clock has caught up, id time
+// passes at seven eighths of real speed. If the clock that ceilings follow is behind too, id time
+// passes slowly enough for the room below the ceiling to last. Steps forward are followed at once.
 func Monotonic() Policy { return simplePolicy{"monotonic", Ride} }
 
-// Fail refuses to issue until the clock has caught up (system B).
+// Fail is the policy that refuses ids until the clock has caught up (system B).
 func Fail() Policy { return simplePolicy{"fail", Refuse} }
 
 type simplePolicy struct {
@@ -49,10 +47,9 @@ type simplePolicy struct {
 func (p simplePolicy) Behind(time.Duration) Verdict { return p.verdict }
 func (p simplePolicy) String() string               { return p.name }
 
-// WaitPolicy sleeps until the clock has passed the last used millisecond
-// (system A). A step longer than limit is refused at once, with ErrClockBehind;
-// a limit of 0 or less means none: then Next sleeps as long as it takes, and
-// NextContext as long as its context allows.
+// WaitPolicy sleeps until the clock has passed the last used millisecond (system A). A step longer
+// than limit is refused at once with ErrClockBehind. A limit of 0 or less means no limit: Next then
+// sleeps as long as necessary, and NextContext as long as its context allows.
 func WaitPolicy(limit time.Duration) Policy { return waitPolicy{limit} }
 
 type waitPolicy struct{ limit time.Duration }
@@ -66,12 +63,11 @@ func (p waitPolicy) Behind(back time.Duration) Verdict {
 	return Sleep
 }
 
-// CountPolicy sleeps through steps of up to limit (0: none) and counts up the
-// rollback field for longer ones, stamping the earlier time (systems C and D).
-// A field of n bits survives 2^n − 1 steps; the next is ErrRollbacksExhausted,
-// and stays it. The order of ids across a step is lost. The field does not
-// outlive the process: after a restart below the floor of its lease the
-// generator waits or refuses, it does not count.
+// CountPolicy sleeps through steps of up to limit; a limit of 0 means it never sleeps. For a longer
+// step it follows the clock back and increments the rollback field (systems C and D). A field of n
+// bits allows 2^n − 1 steps; after the next step every call fails with ErrRollbacksExhausted. Ids
+// are not in order across a step. The count is lost when the process ends. So after a restart below
+// the floor of its lease, the generator waits or refuses and does not count.
 func CountPolicy(limit time.Duration) Policy { return countPolicy{limit} }
 
 type countPolicy struct{ limit time.Duration }
@@ -85,13 +81,12 @@ func (p countPolicy) Behind(back time.Duration) Verdict {
 	return Count
 }
 
-// RingPolicy keeps the last id of each of the last slots milliseconds (system
-// E). A stepped-back clock continues the newer id it finds in the slot of its
-// millisecond, timestamp modulo slots, by +1; a used-up slot means a wait for
-// the next millisecond. So a ring of 200 slots and 12 bits of sequence has at
-// most 819 200 ids while the clock catches up. The order of ids across a step is
-// lost, and every id costs a clock reading and a compare-and-swap. A ring has at
-// least two slots.
+// RingPolicy keeps the last id of each of the last slots milliseconds (system E). The slot of a
+// timestamp is timestamp modulo slots. After a step back, the generator continues from the id it
+// finds in the slot of the current millisecond. When a slot is used up, the caller waits for the
+// next millisecond. So a ring of 200 slots and 12 bits of sequence allows at most 819 200 ids until
+// the clock has caught up. Ids are not in order across a step, and every id costs one clock reading
+// and one compare-and-swap. A ring has at least two slots.
 func RingPolicy(slots int) Policy { return ringPolicy{max(slots, 2)} }
 
 type ringPolicy struct{ slots int }
@@ -99,9 +94,9 @@ type ringPolicy struct{ slots int }
 func (p ringPolicy) String() string               { return "ring" }
 func (p ringPolicy) Behind(time.Duration) Verdict { return Reuse }
 
-// ParsePolicy returns the policy of that name: monotonic, wait, count, ring or
-// fail. wait is the longest step that wait and count sleep through, slots the
-// size of the ring.
+// ParsePolicy returns the policy with that name: monotonic, wait, count, ring or fail. wait is the
+// longest step that wait and count sleep through; slots is the size of the ring. ParsePolicy fails
+// for other names, and for a ring with fewer than two slots.
 func ParsePolicy(name string, wait time.Duration, slots int) (Policy, error) {
 	switch name {
 	case "monotonic":

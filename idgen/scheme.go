@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// Scheme is a layout together with the epoch its time field counts from: all
-// that is needed to compose ids and to read them. Every generator of one
-// installation must use the same scheme, and it must not change once ids
-// exist; compare fingerprints to find out.
+// Scheme is a layout with the epoch of its time field. It composes ids and reads them. Every
+// generator of an installation must use the same scheme, and the scheme must not change once ids
+// exist. Two schemes are equal if their fingerprints are.
 //
-// A Scheme is a comparable value, made by NewScheme. The zero Scheme is not
-// usable: its Compose fails.
+// A Scheme is a comparable value, made by NewScheme. The zero Scheme cannot be used: its Compose
+// fails.
 type Scheme struct {
 	layout Layout
 	epoch  int64 // Unix milliseconds
 }
 
-// NewScheme combines a layout and an epoch, which must be a whole millisecond
-// and small enough for the last timestamp to fit a time.Time.
+// NewScheme combines a layout and an epoch. The epoch must be a whole millisecond, and its year
+// must be from 0 to 9999, so that the last timestamp fits a time.Time.
 func NewScheme(l Layout, epoch time.Time) (Scheme, error) {
 	if l.IsZero() {
 		return Scheme{}, fmt.Errorf("%w: it has no fields", ErrLayout)
@@ -43,12 +42,12 @@ func (s Scheme) Epoch() time.Time { return time.UnixMilli(s.epoch).UTC() }
 // Exhausts returns the first instant that the time field can no longer hold.
 func (s Scheme) Exhausts() time.Time { return s.At(s.layout.mask[FieldTime]).Add(time.Millisecond) }
 
-// Fingerprint is a text that is equal exactly for equal schemes.
+// Fingerprint returns a text that identifies the scheme: equal texts mean equal schemes.
 func (s Scheme) Fingerprint() string {
 	return s.layout.String() + "@" + s.Epoch().Format("2006-01-02T15:04:05.000Z")
 }
 
-// Parts are what an id says about itself. Fields that the layout lacks are 0.
+// Parts holds the content of an id. Fields that the layout does not have are 0.
 type Parts struct {
 	Time       time.Time // when it was issued, to the millisecond, in UTC
 	Datacenter int64
@@ -57,14 +56,14 @@ type Parts struct {
 	Sequence   int64
 }
 
-// Compose makes the id with these parts; the time is cut to the millisecond.
-// See [Layout.Pack] for its errors.
+// Compose returns the id with these parts. The time is truncated to the millisecond. See
+// [Layout.Pack] for the errors.
 func (s Scheme) Compose(p Parts) (ID, error) {
 	return s.layout.Pack(Fields{s.Since(p.Time), p.Datacenter, p.Worker, p.Rollback, p.Sequence})
 }
 
-// Decompose reads an id. It fails with ErrRange for ids that this layout
-// cannot have made.
+// Decompose returns the parts of an id. It fails with ErrRange for ids that this layout cannot
+// produce.
 func (s Scheme) Decompose(id ID) (Parts, error) {
 	f, err := s.layout.Unpack(id)
 	if err != nil {
@@ -73,7 +72,7 @@ func (s Scheme) Decompose(id ID) (Parts, error) {
 	return Parts{s.At(f.Time), f.Datacenter, f.Worker, f.Rollback, f.Sequence}, nil
 }
 
-// Time returns when an id was issued, without checking anything else about it.
+// Time returns when an id was issued. It checks nothing else about the id.
 func (s Scheme) Time(id ID) time.Time {
 	return s.At(int64(id) >> s.layout.shift[FieldTime])
 }
@@ -89,9 +88,9 @@ func (s Scheme) At(ms int64) time.Time {
 // Since converts a time to milliseconds since the epoch, rounding down.
 func (s Scheme) Since(t time.Time) int64 { return t.UnixMilli() - s.epoch }
 
-// First returns the smallest id that can carry the millisecond of t: ids issued
-// before t are below it, those issued at t or later are not. Times outside the
-// range of the time field are moved to its ends.
+// First returns the smallest id with the millisecond of t. Ids issued before t are smaller, ids
+// issued at t or later are not. Times outside the range of the time field become its first or last
+// millisecond.
 func (s Scheme) First(t time.Time) ID {
 	ms := min(max(s.Since(t), 0), s.layout.mask[FieldTime])
 	return ID(ms << s.layout.shift[FieldTime])

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// now returns the id time at which e may issue, or for how many milliseconds
-// the caller shall sleep before it asks again, or why nothing can be issued.
+// now returns the id time at which e may issue. If wait is not 0, the caller must sleep for wait
+// milliseconds and call now again. An error says why no id can be issued.
 func (g *Generator) now(e *tenure) (now, wait int64, err error) {
 	now, seen, err := g.time.read()
 	switch {
@@ -26,12 +26,11 @@ func (g *Generator) now(e *tenure) (now, wait int64, err error) {
 	return g.behind()
 }
 
-// ringCopes says that the ring deals with whatever the clock reads.
+// ringCopes reports whether the ring handles any reading of the clock.
 func (g *Generator) ringCopes(e *tenure) bool { return e.slots != nil && !g.time.referenced }
 
-// behind deals with a clock that reads less than it did before, or less than
-// the floor of the lease. It looks again, under the lock, and lets the policy
-// decide about what remains of the step.
+// behind handles a clock that reads less than before, or less than the floor of the lease. It reads
+// the clock again under the lock and asks the policy about the remaining step.
 func (g *Generator) behind() (now, wait int64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,7 +43,7 @@ func (g *Generator) behind() (now, wait int64, err error) {
 		return 0, 0, err
 	}
 	target := max(min(seen, e.used()), e.floor)
-	if now >= target { // nothing was issued that the step could repeat
+	if now >= target { // no issued id is affected by the step
 		g.time.accept(now)
 		return now, 0, nil
 	}
@@ -66,14 +65,14 @@ func (g *Generator) behind() (now, wait int64, err error) {
 	return now, 0, fmt.Errorf("%w: by %d ms", ErrClockBehind, target-now)
 }
 
-// startWait is how far ahead of the clock a crash can leave a floor: the lead of the ceiling, and
-// some more. A floor further ahead means that the clock was set back. Waiting for the former keeps
-// a process that crashes again and again from stamping ids further ahead each time.
+// startWait is the largest distance between the clock and a floor that a crash can explain: the
+// lead of the ceiling, and a margin. A larger distance means that the clock was set back. After a
+// crash the generator waits for the floor; otherwise a process that crashes repeatedly would use
+// timestamps further ahead each time.
 const startWait = 5 * time.Second
 
-// verdict asks the policy, and takes from the response what a clock below the
-// floor does not allow: to ride ahead of a reference or after a mere crash, to
-// count, to reuse.
+// verdict asks the policy and corrects its verdict for a clock below the floor. Below the floor a
+// generator must not count or reuse. It must not ride ahead of a reference, or after a mere crash.
 func (g *Generator) verdict(e *tenure, now, target int64) Verdict {
 	back := time.Duration(target-now) * time.Millisecond
 	v := g.policy.Behind(back)
@@ -91,9 +90,8 @@ func (g *Generator) verdict(e *tenure, now, target int64) Verdict {
 	return v
 }
 
-// toCome reports whether the floor of e is still to come, on the clock that
-// ceilings follow. Without such a clock a crash explains a floor that is ahead by
-// no more than startWait.
+// toCome reports whether the clock that ceilings follow has yet to reach the floor of e. Without
+// such a clock, toCome reports whether a crash explains the distance, that is at most startWait.
 func (g *Generator) toCome(e *tenure, back time.Duration) bool {
 	if g.time.lease == nil {
 		return back <= startWait
@@ -102,15 +100,16 @@ func (g *Generator) toCome(e *tenure, back time.Duration) bool {
 	return now < e.floor
 }
 
-// slewed is the speed of a ride: the clock gains an eighth on it.
+// slewed is the speed of a ride. The clock gains an eighth of real time on the ride.
 const slewed = 7.0 / 8
 
-// spare is left of a ceiling by a ride, in milliseconds, for stamps ahead of id time.
+// spare is the part of the ceiling, in milliseconds, that a ride leaves for timestamps ahead of id
+// time.
 const spare = 50
 
-// speed returns how fast id time may ride on from a timestamp. Where it is ahead of
-// the clock that ceilings follow, that is no faster than what is left beneath the
-// ceiling lasts until this clock has caught up.
+// speed returns how fast id time passes on a ride that starts at from. If from is ahead of the
+// clock that ceilings follow, the speed is limited: the room below the ceiling must last until that
+// clock has caught up.
 func (g *Generator) speed(e *tenure, from int64) float64 {
 	now, _ := g.time.leaseTime()
 	ahead := float64(from - now)
@@ -121,7 +120,7 @@ func (g *Generator) speed(e *tenure, from int64) float64 {
 	return min(slewed, room/(room+ahead))
 }
 
-// repace adjusts the speed of a ride to a new ceiling. Callers hold mu.
+// repace adjusts the speed of a ride to a new ceiling. The caller holds mu.
 func (g *Generator) repace(e *tenure) {
 	r := g.time.ride.Load()
 	if r == nil || e.err != nil {
@@ -133,8 +132,7 @@ func (g *Generator) repace(e *tenure) {
 	}
 }
 
-// count starts a tenure at the earlier time, told apart by the rollback field.
-// Callers hold mu.
+// count starts a tenure at the earlier time with a higher rollback field. The caller holds mu.
 func (g *Generator) count(e *tenure, now int64) error {
 	if e.rollback >= g.scheme.layout.Max(FieldRollback) {
 		g.retire(e)
@@ -148,8 +146,8 @@ func (g *Generator) count(e *tenure, now int64) error {
 	return nil
 }
 
-// awaitFloor sleeps until the clock reaches the first timestamp of the lease,
-// if a crash explains why it has not. It returns the cause of ctx if that ends.
+// awaitFloor sleeps until the clock reaches the first timestamp of the lease. It does not sleep if
+// a crash cannot explain the distance. It returns the cause of ctx if ctx ends.
 func (g *Generator) awaitFloor(ctx context.Context) error {
 	e := g.tenure.Load()
 	for end := time.Now().Add(startWait); ; {

@@ -30,8 +30,7 @@ func parts(t *testing.T, g *Generator, id ID) Parts {
 	return p
 }
 
-// System A: a step back is slept through until the last used millisecond has
-// passed again.
+// System A: a step back is slept through until the last used millisecond has passed again.
 func TestSystemAWaits(t *testing.T) {
 	system(t, LayoutA, WaitPolicy(5*time.Millisecond), func(t *testing.T, g *Generator, c *stepClock) {
 		last := mustNext(t, g)
@@ -128,8 +127,8 @@ func TestSystemBFails(t *testing.T) {
 	})
 }
 
-// System C: up to 5 ms are slept through; seven longer steps are counted; the
-// eighth is an error, and stays one.
+// System C: up to 5 ms are slept through; seven longer steps are counted; the eighth is an error,
+// and stays one.
 func TestSystemCCounts(t *testing.T) {
 	testCount(t, LayoutC, CountPolicy(5*time.Millisecond), 7)
 }
@@ -281,8 +280,7 @@ func TestPolicyNames(t *testing.T) {
 	}
 }
 
-// The default policy gains on the clock by an eighth, and comes back to it when that
-// has caught up.
+// The default policy gains on the clock by an eighth, and comes back to it when that has caught up.
 func TestMonotonicReturnsToTheClock(t *testing.T) {
 	system(t, LayoutDefault, Monotonic(), func(t *testing.T, g *Generator, c *stepClock) {
 		mustNext(t, g)

@@ -5,23 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// frozen is the ticket word of a tenure that has ended: above every limit, and
-// far enough from overflow for the adds of goroutines that still come in.
+// frozen is the ticket word of a tenure that has ended. It is above every limit, and far enough
+// from overflow for goroutines that still add to the word.
 const frozen = math.MaxInt64 - 1<<20
 
-// tenure is the time during which ids carry one worker number and one rollback
-// count. Its word is the next ticket, timestamp<<seqBits | sequence; it only
-// rises, and whoever moves it from a to b owns the tickets a to b-1.
+// tenure is the period during which ids carry one worker number and one rollback count. Its word is
+// the next ticket, timestamp<<seqBits | sequence. The word only rises. The goroutine that moves it
+// from a to b owns the tickets a to b-1.
 //
-// A tenure with err set is vacant: nothing can be issued, for that reason.
+// A tenure with err set is vacant: every call fails with err.
 type tenure struct {
 	word atomic.Int64
-	_    [56]byte // the word is written for every id, what follows hardly ever
+	_    [56]byte // keeps the word, written for every id, off the cache line of the rarely written fields
 
 	limit   atomic.Int64 // tickets below it may be issued without reading the clock; 0: none
-	fixed   int64        // worker, datacenter and rollback, in place
-	perSeq  int64        // what one more in the sequence adds to an id
-	perTime int64        // what one more millisecond adds to an id beyond its tickets
+	fixed   int64        // worker, datacenter and rollback, shifted into place
+	perSeq  int64        // what an id grows by with the next sequence number
+	perTime int64        // what an id grows by with the next millisecond, in addition to perSeq per ticket
 	seqMask int64
 	seqBits uint8
 
@@ -29,7 +29,7 @@ type tenure struct {
 	worker  Worker
 	floor   int64 // first timestamp
 	maxTime int64 // last timestamp of the layout
-	last    int64 // tickets from here on do not exist
+	last    int64 // first ticket that does not exist
 	start   int64 // first ticket
 	slots   []atomic.Int64
 
@@ -40,8 +40,7 @@ type tenure struct {
 	final    atomic.Int64 // the word when it was frozen
 }
 
-// right is what a lease grants: it is a copy, because a Lease is for one
-// goroutine.
+// right is a copy of what a lease grants. It is needed because only one goroutine may use a Lease.
 type right struct {
 	worker         Worker
 	floor, ceiling int64
@@ -81,14 +80,13 @@ func vacant(err error) *tenure {
 	return e
 }
 
-// id turns a ticket into an id. It is time<<timeShift | sequence<<seqShift |
-// fixed, written as a sum because that takes one variable shift instead of
-// three.
+// id turns a ticket into an id: time<<timeShift | sequence<<seqShift | fixed. It computes a sum
+// instead, which takes one variable shift instead of three.
 func (e *tenure) id(ticket int64) ID {
 	return ID(ticket*e.perSeq + ticket>>(e.seqBits&63)*e.perTime + e.fixed)
 }
 
-// write turns the tickets from first on into ids.
+// write fills dst with the ids of the tickets from first on.
 func (e *tenure) write(dst []ID, first int64) {
 	step := ID(e.perSeq)
 	for len(dst) > 0 {
@@ -111,20 +109,20 @@ func (e *tenure) until(ts int64) int64 {
 	return (ts + 1) << e.seqBits
 }
 
-// used returns the timestamp of the last ticket taken, one less than the first
-// timestamp if there is none.
+// used returns the timestamp of the last ticket taken. Before the first ticket it returns one less
+// than the first timestamp.
 func (e *tenure) used() int64 { return (e.word.Load() - 1) >> e.seqBits }
 
-// window says how far from the clock a stamp may be, in milliseconds, and how
-// long a caller may wait for its ticket.
+// window says how far a timestamp may be from the clock, and how long a caller may wait for its
+// ticket. All are in milliseconds.
 type window struct {
 	lag, ahead, maxWait int64
-	awake               bool // not at all, whatever for
+	awake               bool // the caller must not sleep at all
 }
 
-// oldest returns the earliest timestamp worth issuing. Normally that is the
-// present, so that stamps are exact; but as long as callers have had to wait,
-// milliseconds that passed while they overslept are used up.
+// oldest returns the earliest timestamp that may still be issued. Normally that is the present, so
+// that timestamps are exact. While callers have to wait, it includes milliseconds that passed
+// because they overslept.
 func (e *tenure) oldest(now int64, w window) int64 {
 	if now-e.waited.Load() <= w.lag {
 		now -= w.lag
@@ -132,9 +130,9 @@ func (e *tenure) oldest(now int64, w window) int64 {
 	return max(now, e.floor)
 }
 
-// place takes up to n consecutive tickets: of those open now, or, if none is,
-// of the next millisecond, for which the caller then has to wait. The decision
-// is one compare-and-swap; nothing is taken when it fails.
+// place takes up to n consecutive tickets that are open now. If none is open, it takes tickets of
+// the next free millisecond, and the caller must wait. One compare-and-swap decides; if place
+// fails, it takes nothing.
 func (e *tenure) place(now, n int64, w window) (first, got, wait int64, err error) {
 	ceiling := e.ceiling.Load()
 	open := min(now+w.ahead, ceiling)
@@ -162,9 +160,9 @@ func (e *tenure) place(now, n int64, w window) (first, got, wait int64, err erro
 	}
 }
 
-// publish opens the tickets up to now to callers that do not read the clock,
-// and drops those too old to be issued. A clock above the ceiling may have jumped
-// there, and may come back: then nothing is open, and nothing is dropped.
+// publish lets callers take the tickets up to now without reading the clock, and discards tickets
+// that are too old. A clock above the ceiling may have jumped and may come back: then publish opens
+// nothing and discards nothing.
 func (e *tenure) publish(now int64, w window) {
 	ceiling := e.ceiling.Load()
 	if e.oldest(now, w) > ceiling {
@@ -182,15 +180,15 @@ func (e *tenure) publish(now int64, w window) {
 	}
 }
 
-// skip notes tickets that will never be ids.
+// skip counts tickets that will never become ids.
 func (e *tenure) skip(n int64) {
 	if n > 0 {
 		e.skipped.Add(n)
 	}
 }
 
-// freeze ends the tenure: no ticket at or above the returned one was or will be
-// issued. Calling it again returns the same.
+// freeze ends the tenure and returns the first ticket that was never taken. A second call returns
+// the same ticket.
 func (e *tenure) freeze() int64 {
 	e.limit.Store(0)
 	if word := e.word.Swap(frozen); word < frozen {

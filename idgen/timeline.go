@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// timeline turns readings of a clock into id time: milliseconds since the
-// epoch. It notices when the clock is behind an earlier reading, and can ride
-// on the monotonic clock until the other has caught up.
+// timeline turns readings of a clock into id time, in milliseconds since the epoch. It notices when
+// the clock is behind an earlier reading. It can then ride on the monotonic clock until the wall
+// clock has caught up.
 type timeline struct {
 	clock      Clock
-	lease      Clock // that ceilings follow; nil: id time itself
+	lease      Clock // the clock that ceilings follow; nil: id time itself
 	epoch      int64 // Unix milliseconds
 	referenced bool
 
@@ -23,7 +23,7 @@ type timeline struct {
 type ride struct {
 	base  int64
 	start time.Time
-	speed float64 // of time
+	speed float64 // of id time, relative to real time
 }
 
 func (r *ride) now() int64 {
@@ -34,15 +34,15 @@ func newTimeline(o options, epoch int64) *timeline {
 	_, referenced := o.clock.(Referenced)
 	t := &timeline{clock: o.clock, lease: o.lease, epoch: epoch, referenced: referenced}
 	if referenced && t.lease == nil {
-		t.lease = t.clock // not what rides ahead of it
+		t.lease = t.clock // not the id time, which may ride ahead of the clock
 	}
 	t.seen.Store(-1 << 62)
 	return t
 }
 
-// read returns the id time, and the highest one known before the clock was
-// read. The latter is loaded first: so now < seen means that the clock was set
-// back, not that another goroutine was faster.
+// read returns the id time, and the highest id time known before the clock was read. It loads the
+// highest one first. So now < seen means that the clock was set back, and not that another
+// goroutine was faster.
 func (t *timeline) read() (now, seen int64, err error) {
 	seen = t.seen.Load()
 	unix, err := t.clock.Now()
@@ -63,9 +63,8 @@ func (t *timeline) read() (now, seen int64, err error) {
 	return now, seen, nil
 }
 
-// leaseTime returns the id time that ceilings follow. While that cannot be trusted
-// it is the last one that could, so that a wrong clock does not poison the
-// ceiling.
+// leaseTime returns the id time that ceilings follow. If that clock fails, leaseTime returns its
+// last good reading and the error, so that a wrong clock cannot raise the ceiling.
 func (t *timeline) leaseTime() (int64, error) {
 	if t.lease == nil {
 		now, seen, err := t.read()
@@ -82,13 +81,13 @@ func (t *timeline) leaseTime() (int64, error) {
 	return unix - t.epoch, nil
 }
 
-// rideFrom continues id time at base, on the monotonic clock.
+// rideFrom continues id time from base on the monotonic clock.
 func (t *timeline) rideFrom(base int64, speed float64) {
 	t.ride.Store(&ride{base: base, start: time.Now(), speed: speed})
 	t.seen.Store(base)
 }
 
-// pace returns at what speed id time passes.
+// pace returns how fast id time passes, relative to real time.
 func (t *timeline) pace() float64 {
 	if r := t.ride.Load(); r != nil {
 		return r.speed
@@ -96,7 +95,7 @@ func (t *timeline) pace() float64 {
 	return 1
 }
 
-// alight ends a ride and takes the clock for the truth.
+// alight ends a ride and returns to the time of the clock.
 func (t *timeline) alight() (now int64, err error) {
 	unix, err := t.clock.Now()
 	if err != nil {
@@ -107,11 +106,11 @@ func (t *timeline) alight() (now int64, err error) {
 	return unix - t.epoch, nil
 }
 
-// accept takes a stepped-back reading for the truth.
+// accept follows the clock back to the earlier reading now.
 func (t *timeline) accept(now int64) { t.seen.Store(now) }
 
-// ahead returns by how much id time is ahead of the reference, if there is one, or
-// of the clock while it rides.
+// ahead returns how far id time is ahead of the reference, if there is one. On a ride it returns
+// how far id time is ahead of the clock.
 func (t *timeline) ahead() (d time.Duration) {
 	if c, ok := t.clock.(Referenced); ok {
 		d = c.Offset()
