@@ -12,7 +12,7 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// credentials are what a client shows of itself (RFC 6749 §2.3.1).
+// credentials are the id and secret that a client sends (RFC 6749 §2.3.1).
 type credentials struct {
 	id, secret string
 }

@@ -78,8 +78,7 @@ func checkFormType(lines []string) error {
 	return nil
 }
 
-// parseForm decodes a body. Its faults are told without the body's text, which
-// may hold a secret.
+// parseForm decodes a body. Its errors never repeat the body, which may hold a secret.
 func parseForm(body string) (form, error) {
 	values, err := url.ParseQuery(body)
 	if err != nil {

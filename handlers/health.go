@@ -13,11 +13,11 @@ type Readiness struct {
 	// Ready says that the gateway should be sent requests: it can decide, and
 	// could issue tokens at least once.
 	Ready bool `json:"ready"`
-	// Missing names what keeps the gateway from being ready.
+	// Missing lists the reasons why the gateway is not ready.
 	Missing []string `json:"missing,omitempty"`
-	// Deciding tells about tokens that callers show.
+	// Deciding says whether the gateway can check tokens.
 	Deciding Deciding `json:"deciding"`
-	// Issuing tells about the generator of token ids.
+	// Issuing says whether the gateway can make token ids.
 	Issuing Issuing `json:"issuing"`
 }
 

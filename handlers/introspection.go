@@ -29,8 +29,8 @@ type inactive struct {
 	Active bool `json:"active"`
 }
 
-// inspect judges the token that text is, as asker may see it: what is meant for
-// other audiences than its own is not valid for it.
+// inspect validates the token text on behalf of asker. A token for other audiences than those of
+// asker counts as invalid.
 func (h *OAuth) inspect(ctx context.Context, asker *clients.Client, text string) (tokens.Token, error) {
 	token, err := h.Tokens.Validate(ctx, text)
 	if err == nil && !asker.MayInspect(token.Audience) {
@@ -39,10 +39,8 @@ func (h *OAuth) inspect(ctx context.Context, asker *clients.Client, text string)
 	return token, err
 }
 
-// visible returns the audiences of a token that asker learns of: where its
-// policy goes by audience, its own ones, because for which other services a
-// token is meant is none of its business (RFC 7662 §2.2 leaves that to the
-// server).
+// visible returns the audiences of a token that asker may see. If its policy goes by audience,
+// these are its own audiences only (RFC 7662 §2.2 leaves the choice to the server).
 func visible(audience []string, asker *clients.Client) []string {
 	if asker.Introspect == clients.IntrospectAny {
 		return audience
@@ -56,9 +54,9 @@ func visible(audience []string, asker *clients.Client) []string {
 	return own
 }
 
-// describe tells asker what a token stands for. The subject of a client's own token
-// is the client (RFC 9068 §2.2). exp is rounded down, so that nobody trusts the
-// token longer than the gateway does.
+// describe returns the response to asker about an active token. The subject of a client's own token
+// is the client (RFC 9068 §2.2). exp is rounded down, so that nobody trusts the token longer than
+// the gateway does.
 func (h *OAuth) describe(token *tokens.Token, asker *clients.Client) introspection {
 	return introspection{
 		Active:    true,

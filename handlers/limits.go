@@ -25,11 +25,10 @@ type rateLimiter interface {
 	Allow(ctx context.Context, client string, rate limit.Rate) limit.Decision
 }
 
-// refuse returns err, why the caller of r was not authenticated, or, after too
-// many failures, the error that says so. It is called after the secret was
-// checked, and for failures only: whoever shows a correct secret never gets here,
-// whatever others do in its name. It knows no more than the caller does, so an
-// unknown client is answered like a wrong secret here too.
+// refuse returns err, why the caller of r was not authenticated, or, after too many failures, the
+// error that says so. It is called after the check of the secret, and for failures only: a client
+// with a correct secret is never limited, whatever others do in its name. It uses only what the
+// caller sent, so an unknown client gets the same response as a wrong secret.
 func (h *OAuth) refuse(r *http.Request, id string, err error) error {
 	if h.Failures == nil || !errors.Is(err, clients.ErrUnauthenticated) {
 		return err
@@ -43,8 +42,8 @@ func (h *OAuth) refuse(r *http.Request, id string, err error) error {
 	return err
 }
 
-// spend counts one token request of client, tells it in the RateLimit fields of
-// the response what is left, and returns an error if nothing was.
+// spend counts one token request of client, sets the RateLimit fields of the response, and returns
+// an error if the rate is used up.
 func (h *OAuth) spend(w http.ResponseWriter, r *http.Request, client *clients.Client) error {
 	if h.Rates == nil || client.Rate.IsZero() {
 		return nil

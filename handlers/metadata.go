@@ -21,7 +21,7 @@ const (
 	ResourceMetadataPath = "/.well-known/oauth-protected-resource"
 )
 
-// Metadata serves what client programs discover by themselves. It is safe for
+// Metadata serves the documents by which client programs discover the gateway. It is safe for
 // concurrent use.
 type Metadata struct {
 	// Issuer is the issuer identifier, an absolute URL without query, fragment
@@ -43,8 +43,8 @@ type RouteResource struct {
 	Scopes   scope.List
 }
 
-// Suffix is what follows the well-known paths: the path of the issuer, if it has
-// one (RFC 8414 §3.1, RFC 9728 §3.1).
+// Suffix returns the path of the issuer, which follows the well-known paths (RFC 8414 §3.1, RFC
+// 9728 §3.1).
 func (m *Metadata) Suffix() string {
 	issuer, err := url.Parse(m.Issuer)
 	if err != nil {
@@ -53,8 +53,7 @@ func (m *Metadata) Suffix() string {
 	return strings.TrimSuffix(issuer.EscapedPath(), "/")
 }
 
-// ResourceURL is where Resource is served, as callers are told in
-// WWW-Authenticate (RFC 9728 §5.1).
+// ResourceURL returns the URL of Resource, which WWW-Authenticate names (RFC 9728 §5.1).
 func (m *Metadata) ResourceURL() string {
 	suffix := m.Suffix()
 	return strings.TrimSuffix(m.Issuer, suffix) + ResourceMetadataPath + suffix

@@ -18,15 +18,15 @@ type validator interface {
 	ValidateFrom(ctx context.Context, text string, addr netip.Addr) (tokens.Token, error)
 }
 
-// Authenticate lets a request pass if it needs no token or shows one that is
-// good for the place (RFC 6750). requirement tells what the place asks for and
-// whether it asks at all; the token is judged against it for each request anew.
-// Behind it the exchange has Token, Client and TokenID.
+// Authenticate lets a request pass if it needs no token, or if it has a token that meets the
+// requirement (RFC 6750). requirement returns what a token must have for the request, and whether
+// the request needs one. Authenticate checks each request anew. For the handlers behind it, the
+// exchange has Token, Client and TokenID.
 //
-// Refusals are made by what challenge returns for the request: 401 without credentials or with another
-// scheme, 400 for credentials that cannot be read, 401 or 403 for a token that
-// is not good. A validator that cannot decide is a 503, never one of those.
-// A request that needs no token passes without its credentials being looked at.
+// challenge returns the fields of a refusal. The response is 401 without credentials or with
+// another scheme, 400 for credentials that cannot be read, and 401 or 403 for a token that does not
+// suffice. If the validator cannot decide, the response is 503 and none of these. Authenticate does
+// not look at the credentials of a request that needs no token.
 func Authenticate(
 	v validator, challenge func(*http.Request) problem.Challenge, requirement func(*http.Request) (tokens.Requirement, bool),
 ) func(http.Handler) http.Handler {
@@ -46,7 +46,8 @@ func Authenticate(
 // unread says that a request has no token that can be read.
 type unread struct{ error }
 
-// judge fills the exchange of r from its token, or says why not.
+// judge validates the token of r and puts it into the exchange. It returns the reason for a
+// refusal.
 func judge(r *http.Request, v validator, required tokens.Requirement) error {
 	text, err := bearerToken(r.Header)
 	if err != nil {
@@ -66,8 +67,8 @@ func judge(r *http.Request, v validator, required tokens.Requirement) error {
 	return nil
 }
 
-// refusedID returns the id of a token that is refused, if its tag was found to be ours; nothing for
-// a text that anybody may have made up.
+// refusedID returns the id of a refused token whose tag is genuine, and nothing for a text that
+// anybody may have made up.
 func refusedID(text string, err error) string {
 	switch {
 	case !errors.Is(err, tokens.ErrInvalid) && tokens.Reason(err) != "limited",

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// errNoCredentials says that a request names no bearer token at all.
+// errNoCredentials means that a request has no bearer token.
 var errNoCredentials = errors.New("no bearer token")
 
 // syntaxError says what is wrong with an Authorization header. It is a constant
@@ -20,12 +20,12 @@ const (
 	errSyntax   = syntaxError(`The Authorization header is not "Bearer", a space and one token.`)
 )
 
-// bearerToken returns the token of the Authorization header (RFC 6750 §2.1),
-// the only place one is taken from: not the query, not the body, not a cookie.
-// Its error is [errNoCredentials] or a [syntaxError].
+// bearerToken returns the token of the Authorization header (RFC 6750 §2.1), the only place that
+// counts: tokens in the query, the body or a cookie are ignored. Its error is [errNoCredentials] or
+// a [syntaxError].
 //
-// Between the scheme and the token may be several spaces, in RFC 6750 as in RFC
-// 9110 §11.4: credentials = "Bearer" 1*SP b64token.
+// Several spaces may stand between the scheme and the token (RFC 6750, RFC 9110 §11.4): credentials
+// = "Bearer" 1*SP b64token.
 func bearerToken(header http.Header) (string, error) {
 	lines := header["Authorization"]
 	switch len(lines) {

@@ -10,15 +10,14 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// knownMethods is what a resource of the gateway can be asked with at all.
+// knownMethods are the methods that any resource of the gateway may allow.
 const knownMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// Canonical refuses, before anything is routed, every request whose target has
-// more than one reading (400), and CONNECT and TRACE (405). Behind it the
-// exchange has the canonical path, and r.URL agrees with it: its Path is what
-// routes are compared with and its RawPath is empty, unless the path has an
-// encoded slash. Routers that prefer RawPath would otherwise judge an encoded
-// path by another name than the decoded one.
+// Canonical refuses, before anything is routed, every request whose target has more than one
+// reading (400), and CONNECT and TRACE (405). For the handlers behind it, the exchange has the
+// canonical path, and r.URL agrees with that path: routes are compared with its Path, and its
+// RawPath is empty unless the path has an encoded slash. Otherwise routers that prefer RawPath
+// would match an encoded path differently from the decoded one.
 func Canonical() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,8 +37,8 @@ func Canonical() func(http.Handler) http.Handler {
 	}
 }
 
-// NoEncodedSlash responds with 400 to a path with an encoded slash. It belongs in
-// front of the gateway's own endpoints; for routes each one decides.
+// NoEncodedSlash responds with 400 to a path with an encoded slash. Use it for the gateway's own
+// endpoints; each route decides for itself.
 func NoEncodedSlash() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +51,7 @@ func NoEncodedSlash() func(http.Handler) http.Handler {
 	}
 }
 
-// agree returns u with the path that was found to be its only reading.
+// agree returns u with the canonical path.
 func agree(u *url.URL, path canonical.Path) *url.URL {
 	decoded, raw := path.Match, ""
 	if path.EncodedSlash {
@@ -69,7 +68,7 @@ func agree(u *url.URL, path canonical.Path) *url.URL {
 	return &agreed
 }
 
-// sentence makes a public sentence of a reason, which is a constant text.
+// sentence turns a reason, which is a constant text, into a sentence for the client.
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."

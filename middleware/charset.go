@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Kinds of bytes. Most texts are looked at byte by byte in every request.
+// Classes of bytes, as a table: every request has most of its texts checked byte by byte.
 const (
 	alphanumeric = 1 << iota // ALPHA or DIGIT of RFC 5234 §B.1
 	inToken                  // tchar of RFC 9110 §5.6.2
@@ -35,7 +35,7 @@ var kinds = func() (kinds [256]uint8) {
 
 func is(c byte, kind uint8) bool { return kinds[c]&kind != 0 }
 
-// consists reports whether text has bytes of one kind only, and some.
+// consists reports whether text is not empty and has bytes of one class only.
 func consists(text string, kind uint8) bool {
 	for i := range len(text) {
 		if !is(text[i], kind) {

@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// Drainer knows which requests are under way and whether the gateway is about
-// to leave. [NewDrainer] makes one. It is safe for concurrent use.
+// Drainer counts the requests under way and knows whether the gateway is shutting down.
+// [NewDrainer] makes one. It is safe for concurrent use.
 //
-// The shutdown that loses nothing: Start; go on accepting for a while, so that
-// every client is told Connection: close on a whole response (RFC 9112 §9.6)
-// rather than meeting a closed connection with its next request; then
-// [http.Server.Shutdown]; then Wait, because Shutdown does not wait for
-// connections that were taken over by WebSocket.
+// A shutdown loses no request in these steps: call Start; go on accepting for a while, so that
+// clients learn of the shutdown by Connection: close on a whole response (RFC 9112 §9.6) and not by
+// a closed connection; call [http.Server.Shutdown]; call Wait, because Shutdown does not wait for
+// WebSockets.
 type Drainer struct {
 	draining atomic.Bool
 	running  atomic.Int64
@@ -25,8 +24,8 @@ func NewDrainer() *Drainer {
 	return &Drainer{idle: make(chan struct{}, 1)}
 }
 
-// Start makes every response from now on carry Connection: close, also those of
-// requests that are under way. It may be called more than once.
+// Start has every response carry Connection: close from now on, also those to requests that are
+// under way. It may be called more than once.
 func (d *Drainer) Start() { d.draining.Store(true) }
 
 // Draining reports whether Start was called.

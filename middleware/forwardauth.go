@@ -17,16 +17,15 @@ const (
 	headerForwardedHost   = "X-Forwarded-Host"
 )
 
-// ForwardAuth turns a request of a proxy that asks for a verdict (nginx
-// auth_request, Traefik ForwardAuth, Caddy forward_auth) into the request that
-// it asks about, as X-Forwarded-Method, X-Forwarded-Uri and X-Forwarded-Host
-// describe it: method, host and canonical path are those of that request from
-// here on, for everything that decides. The credentials are those that the proxy
-// passes on in Authorization.
+// ForwardAuth turns a request of a proxy that asks for a verdict (nginx auth_request, Traefik
+// ForwardAuth, Caddy forward_auth) into the request that it asks about, as X-Forwarded-Method,
+// X-Forwarded-Uri and X-Forwarded-Host describe it: the handlers behind it see the method, host and
+// canonical path of the described request. The credentials are those that the proxy passes on in
+// Authorization.
 //
-// Only trusted proxies may describe a request; anybody else, a description that
-// is not complete, and a target with more than one reading are 400. So is a field
-// that the proxy would pass on to the service as another spelling of one of ours.
+// Only trusted proxies may describe a request. The response is 400 to anybody else, to an
+// incomplete description, to a target with more than one reading, and to a field that is another
+// spelling of one of ours, which the proxy would pass on to the service.
 func ForwardAuth() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +75,7 @@ func describedRequest(r *http.Request) (*http.Request, canonical.Path, error) {
 	return &described, path, nil
 }
 
-// single returns the value of a field that was sent exactly once, else nothing.
+// single returns the value of a field that was sent exactly once, otherwise the empty string.
 func single(r *http.Request, name string) string {
 	if values := r.Header[name]; len(values) == 1 {
 		return values[0]

@@ -10,11 +10,10 @@ import (
 	"snowgate/internal/problem"
 )
 
-// LimitBody bounds the request body of small endpoints: to size bytes, and to
-// within from the start of the request until its last byte. A handler that
-// reads more gets an [*http.MaxBytesError]; one that reads too late gets a
-// [*problem.Error] of 408. Both are errors that package problem knows. In both
-// cases the connection is closed after the response.
+// LimitBody limits the request body of small endpoints to size bytes, and the time from the start
+// of the request to its last byte to within. A handler that reads more gets an
+// [*http.MaxBytesError]; a handler that reads too late gets a [*problem.Error] with status 408.
+// Package problem knows both. In both cases the connection is closed after the response.
 func LimitBody(size int64, within time.Duration) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

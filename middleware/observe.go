@@ -16,7 +16,7 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// Bounds of what an access line repeats of a caller's text, in bytes.
+// Limits of a caller's text in an access line, in bytes.
 const (
 	maxLoggedTarget = 512
 	maxLoggedAgent  = 256
@@ -28,27 +28,25 @@ const (
 type Observation struct {
 	// Log receives one line per request. The zero value logs nothing.
 	Log zerolog.Logger
-	// Later, if set, is told what to say in the line of a request, instead of Log: all but the
-	// message. It has fields marshalled once at most, or returns false if there is no line.
-	// [logsink.Deferred.Add] is one.
+	// Later, if set, gets the fields of each access line, without the message, instead of Log. It
+	// marshals fields at most once, and returns false if it writes no line. [logsink.Deferred.Add]
+	// is one.
 	Later func(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool
 	// TrustedProxies are the peers whose X-Request-Id is believed and whose
 	// forwarding headers may be. Empty: nobody's.
 	TrustedProxies []netip.Prefix
-	// Record, if set, is told of every request when it has ended, by the
-	// goroutine that served it, unless its exchange has a Counter, which is told
-	// instead. route is the template of [exchange.Exchange],
-	// empty if none was found; method is any text that a caller chose; status is what
-	// was answered, or, for a response that was broken off, 499 (the caller went away),
-	// 502 (the service failed), 401, 403 or 503 (its token ended, lost its scope, or
-	// can no longer be checked) or 500.
+	// Record, if set, is told of every request when it has ended, by the goroutine that served it,
+	// unless its exchange has a Counter, which is told instead. route is the template of
+	// [exchange.Exchange], empty if none was found; method is any text that a caller chose; status
+	// is that of the response or, for a response that was broken off, 499 (the caller went away),
+	// 502 (the service failed), 401, 403 or 503 (its token ended, lost its scope, or can no longer
+	// be checked) or 500.
 	Record func(route, method string, status int, duration time.Duration)
 }
 
-// Observe makes the [exchange.Exchange] of each request, names the request in
-// X-Request-Id, and when the request has ended writes one access line and tells
-// Record. It belongs outside of everything else. Neither the query nor any
-// credential is logged. A panic passes through, after it was logged.
+// Observe makes the [exchange.Exchange] of each request, names the request in X-Request-Id, and
+// when the request has ended writes one access line and tells Record. It must be the outermost
+// middleware. It logs neither the query nor any credential. It logs a panic and passes it on.
 func Observe(o Observation) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,8 +74,8 @@ func Observe(o Observation) func(http.Handler) http.Handler {
 	}
 }
 
-// visit is what every request needs, in one piece of memory. It serves another request when its
-// line is made, if nobody else can know of it.
+// visit holds the values of one request in one allocation. Another request reuses it once the
+// access line is written, if nothing else refers to it.
 type visit struct {
 	exchange exchange.Exchange
 	recorder recorder
@@ -90,7 +88,7 @@ type visit struct {
 
 var visits sync.Pool
 
-// newVisit returns one that is zero.
+// newVisit returns a zero visit.
 func newVisit() *visit {
 	if v, ok := visits.Get().(*visit); ok {
 		return v
@@ -98,7 +96,7 @@ func newVisit() *visit {
 	return new(visit)
 }
 
-// release gives the memory of v to another request, if it may be.
+// release makes the memory of v available to another request, if nothing else refers to it.
 func (v *visit) release() {
 	if v.exchange.Unshared && !v.outcome.aborted {
 		*v = visit{}
@@ -131,7 +129,8 @@ func outcomeOf(x *exchange.Exchange, w *recorder, aborted bool) outcome {
 	return end
 }
 
-// abortStatus tells whose fault a broken response is.
+// abortStatus returns the status that is logged for a broken response: it says who caused the
+// break.
 func abortStatus(cause error) int {
 	var known *problem.Error
 	switch {
@@ -144,7 +143,7 @@ func abortStatus(cause error) int {
 	}
 }
 
-// finish tells Record, and has the access line written. v is not its caller's any more.
+// finish calls Record and has the access line written. The caller must not use v afterwards.
 func (o *Observation) finish(v *visit) {
 	if counter := v.exchange.Counter; counter != nil {
 		counter.Count(v.request.Method, v.outcome.counted, v.took)
@@ -164,7 +163,7 @@ func (o *Observation) finish(v *visit) {
 	v.release()
 }
 
-// level returns that of the access line.
+// level returns the level of the access line.
 func (v *visit) level() zerolog.Level {
 	switch {
 	case v.exchange.Quiet:
@@ -195,7 +194,7 @@ func (v *visit) Weight() int {
 	return weight
 }
 
-// say adds what the access line says to e, but for its time.
+// say adds the fields of the access line to e, except the time.
 func (v *visit) say(e *zerolog.Event) {
 	r, x, end := v.request, &v.exchange, &v.outcome
 	hide := secretsOf(r, !x.Token.IsZero())

@@ -2,9 +2,9 @@ package middleware
 
 import "net/http"
 
-// recorder is the ResponseWriter of every request. It notes what is answered,
-// and decides about Connection: close at the last moment, when the response
-// begins. [http.ResponseController] reaches through it for everything else.
+// recorder is the ResponseWriter of every request. It notes the status and size of the response,
+// and decides about Connection: close when the response begins. [http.ResponseController] unwraps
+// it for everything else.
 type recorder struct {
 	http.ResponseWriter
 

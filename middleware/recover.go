@@ -56,8 +56,8 @@ func answerPanic(w *recorder, r *http.Request, value any) {
 	problem.Write(w, r, err)
 }
 
-// holdsForAny reports whether the gateway says the field name about the request or
-// the connection, whatever the response is.
+// holdsForAny reports whether the gateway sets the field about the request or the connection,
+// independently of the response.
 func holdsForAny(name string) bool {
 	switch name {
 	case "X-Request-Id", "Connection", "Strict-Transport-Security", "Vary":

@@ -11,8 +11,8 @@ import (
 
 const redacted = "[redacted]"
 
-// minSecret is the length under which a word of an Authorization header is not
-// searched for in other texts: it would blot out ordinary words.
+// minSecret is the least length of a word of an Authorization header that is searched for in other
+// texts. Shorter ones would hide ordinary words.
 const minSecret = 8
 
 // maxSecrets is how many words of credentials are searched for, each by itself. Every scheme
@@ -32,9 +32,9 @@ type secrets struct {
 	more  bool // there were too many to search for each
 }
 
-// secretsOf returns the words of every Authorization and Proxy-Authorization line of r
-// that could be a credential. judged tells that the first of them names one that was found
-// good. If that is a token of ours, clean hides it without being told.
+// secretsOf returns the words of every Authorization and Proxy-Authorization line of r that could
+// be a credential. judged means that the first line has a token that was found good; clean
+// recognises such a token by itself.
 func secretsOf(r *http.Request, judged bool) (found secrets) {
 	if judged && r.Header["Proxy-Authorization"] == nil && endsWithToken(r.Header["Authorization"]) {
 		return found

@@ -41,13 +41,12 @@ func peerAt(address string) exchange.Peer {
 	return exchange.Peer{Addr: addr, Text: addr.String()}
 }
 
-// remote returns the address of the caller of r: the peer, or, if the peer is a
-// trusted proxy, the address that X-Forwarded-For names. Every proxy appends the
-// address that it was called from, so the header is read from the right, over
-// the addresses that are trusted proxies themselves, up to the first that is
-// not; whatever is left of it, anybody may have written. If all are trusted, the
-// request began at the leftmost. A proxy that appends something else than an
-// address is not one to go by: then it is the peer.
+// remote returns the address of the caller of r: the peer, or, if the peer is a trusted proxy, the
+// address that X-Forwarded-For names. Every proxy appends the address that it was called from, so
+// the header is read from the right, over the addresses that are trusted proxies themselves, up to
+// the first that is not; whatever is left of it, anybody may have written. If all are trusted, the
+// request began at the leftmost. If a trusted proxy has appended anything but an address, remote
+// returns the peer.
 func remote(r *http.Request, proxies []netip.Prefix, peer netip.Addr, trusted bool) netip.Addr {
 	if !trusted {
 		return peer
@@ -80,9 +79,8 @@ func cutLast(list string) (rest, last string, more bool) {
 	return list[:i], list[i+1:], true
 }
 
-// parseForwarded reads one entry of X-Forwarded-For: an address, in brackets or
-// not, with a port or not. There is no standard for it; these are the forms that
-// proxies write.
+// parseForwarded reads one entry of X-Forwarded-For: an address, in brackets or not, with a port or
+// not. No standard defines the entry; these are the forms that proxies write.
 func parseForwarded(entry string) (netip.Addr, bool) {
 	entry = strings.Trim(entry, " \t")
 	if address, err := netip.ParseAddr(entry); err == nil {

@@ -8,17 +8,16 @@ import (
 	"net/netip"
 )
 
-// maxRequestID bounds the names that trusted proxies give to requests, in bytes.
+// maxRequestID limits the length of request ids of trusted proxies, in bytes.
 const maxRequestID = 128
 
-// requestID returns the name of r: the one that a trusted proxy gave it, if
-// that is fit for logs and headers, else 128 random bits in hexadecimal.
+// requestID returns the id of r: that of a trusted proxy if it is fit for logs and headers,
+// otherwise 128 random bits in hexadecimal.
 func requestID(r *http.Request, trusted bool) string {
 	if trusted && isNamed(r) {
 		return r.Header["X-Request-Id"][0]
 	}
-	// A name is no secret, so the generator of the runtime does, which is seeded by
-	// the system.
+	// A request id is not secret, so the generator of the runtime suffices, which the system seeds.
 	var bits [16]byte
 	binary.NativeEndian.PutUint64(bits[:8], rand.Uint64()) //nolint:gosec // see above
 	binary.NativeEndian.PutUint64(bits[8:], rand.Uint64()) //nolint:gosec // see above
@@ -27,7 +26,7 @@ func requestID(r *http.Request, trusted bool) string {
 	return string(digits[:])
 }
 
-// isNamed reports whether r comes with one name that is fit for logs and headers.
+// isNamed reports whether r has exactly one request id that is fit for logs and headers.
 func isNamed(r *http.Request) bool {
 	names := r.Header["X-Request-Id"]
 	return len(names) == 1 && isRequestID(names[0])

@@ -8,7 +8,7 @@ import (
 	"snowgate/internal/request/fields"
 )
 
-// shownName is how much of a field name that a client chose is repeated to it.
+// shownName limits how many bytes of a client's field name the response repeats.
 const shownName = 64
 
 // refuseSpellings returns an error that names a field of header which a service may take for one
