@@ -251,6 +251,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for i, m := range p.interims {
 		setFields(w.Header(), m.fields)
+		if r.ProtoMajor == 2 {
+			w.Header().Set("Content-Length", "0") // net/http encodes a copy then: the stream may have been reset
+		}
 		w.WriteHeader(p.codes[i])
 		clear(w.Header())
 	}
