@@ -23,7 +23,7 @@ func ownLinks() ([]netip.Prefix, error) {
 	return links, nil
 }
 
-// unsharedError says that a container has no address that the gateway can reach.
+// unsharedError is returned for a container that has no address which the gateway can reach.
 type unsharedError struct {
 	wanted    string // snowgate.network
 	endpoints []endpoint
@@ -31,7 +31,7 @@ type unsharedError struct {
 	names     map[netip.Prefix]string // of the gateway's networks, where known
 }
 
-// Error names the networks of both.
+// Error names the networks of the container and those of the gateway.
 func (e *unsharedError) Error() string {
 	var theirs, ours []string
 	for _, at := range e.endpoints {
@@ -56,10 +56,10 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// place chooses the network and address of c: on the network that its labels name, or
-// else on the first, by name, that the gateway is on as well. The gateway is on a
-// network if one of its interfaces is: that holds in a container, and on the host,
-// too, which has an interface on every bridge.
+// place chooses the network and the address of c. It uses the network that the labels of c name, or
+// else the first one, by name, that the gateway is on as well. The gateway counts as being on a
+// network if one of its interfaces has an address there. This works in a container and on the host,
+// because the host has an interface on every bridge. place fails if no address is usable.
 func (c *container) place(wanted string, p picture) (network string, address netip.Addr, err error) {
 	shared := func(address netip.Prefix) bool {
 		return slices.ContainsFunc(p.links, func(link netip.Prefix) bool { return link.Masked() == address.Masked() })
@@ -83,12 +83,12 @@ func (c *container) place(wanted string, p picture) (network string, address net
 	return "", netip.Addr{}, err
 }
 
-// mayBePlaced reports whether c, which has no address now, would have one on a network
-// of the gateway if it ran. While the names of those are not known, it might.
+// mayBePlaced reports whether c, which has no address now, would get one on a network of the
+// gateway if c ran. It returns true while the names of the gateway's networks are unknown.
 func (c *container) mayBePlaced(wanted string, p picture) bool {
 	for _, at := range c.endpoints {
 		if len(at.addresses) > 0 {
-			return false // it has, and they are elsewhere
+			return false // c has addresses, and they are elsewhere
 		}
 	}
 	if len(p.networks) == 0 {
@@ -100,15 +100,15 @@ func (c *container) mayBePlaced(wanted string, p picture) bool {
 	})
 }
 
-// isNetwork reports whether name is the network that the labels of c call wanted:
-// Compose puts the name of the project before those in its files.
+// isNetwork reports whether the network name is the one that the labels of c call wanted. Compose
+// puts the name of the project before the network names of its files.
 func (c *container) isNetwork(name, wanted string) bool {
 	project := c.labels[composeProject]
 	return name == wanted || project != "" && name == project+"_"+wanted
 }
 
-// usable refuses addresses that no container has: whoever could make Docker report
-// one must not reach what listens on loopback, or a cloud's 169.254.169.254.
+// usable refuses addresses that no container has. Otherwise, a caller that can make Docker report
+// such an address could reach services on loopback, or a cloud's 169.254.169.254.
 func usable(address netip.Addr) error {
 	switch {
 	case !address.IsValid() || address.IsUnspecified():

@@ -12,79 +12,79 @@ import (
 	"snowgate/proxy/route"
 )
 
-// maxRouteName is the length of the longest name that a route can have.
+// maxRouteName is the maximum length of a route's name.
 const maxRouteName = 64
 
-// State is what became of a container.
+// State says whether a container serves.
 type State string
 
 // The states of a container.
 const (
-	Serving  State = "serving"  // it is a replica of its route
-	Waiting  State = "waiting"  // it would be, but does not run, or is not healthy
-	Rejected State = "rejected" // it cannot be
+	Serving  State = "serving"  // a replica of its route
+	Waiting  State = "waiting"  // a replica of its route as soon as it runs and is healthy
+	Rejected State = "rejected" // not accepted, see Container.Reason
 )
 
-// Container is what became of one container.
+// Container is the result for one container.
 type Container struct {
 	ID, Name, Owner string
-	Route           string // the name of its route; empty if it was rejected
-	Address         string // with the port; only if it serves
+	Route           string // the name of its route; empty if the container was rejected
+	Address         string // with the port; only if the container serves
 	State           State
-	Reason          string // why it does not serve
+	Reason          string // why the container does not serve
 }
 
-// candidate is a container on its way to be a replica.
+// candidate is a container that may become a replica.
 type candidate struct {
 	*container
 	reading Reading
-	network string // on which address is
+	network string // the network of address
 	address netip.AddrPort
 	state   State
 	reason  string
-	ending  bool // it was told to end
+	ending  bool // it was told to stop
 }
 
-// reject notes why c cannot be a replica.
+// reject records err as the reason why c cannot be a replica.
 func (c *candidate) reject(err error) {
 	c.state, c.reason = Rejected, strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// picture is what is known at one moment.
+// picture is the state of Docker at one moment.
 type picture struct {
 	containers []container
 	links      []netip.Prefix
-	networks   map[netip.Prefix]string // names by subnet, where they are of interest
+	networks   map[netip.Prefix]string // names by subnet; only read if some container has no usable address
 }
 
-// assembler makes routes of containers. It is not safe for concurrent use.
+// assembler builds routes from containers. It is not safe for concurrent use.
 type assembler struct {
 	read   func(name string, labels map[string]string) (Reading, error)
-	known  map[string]outcome // by the id of the container, whose labels never change
-	claims map[claim]int64    // since when an owner has had containers that say so, Unix time
+	known  map[string]outcome // by container id; the labels of a container never change
+	claims map[claim]int64    // the creation time, in Unix time, of the first container with the claim
 
 	standings map[owner]*standing
 }
 
-// claim is what the containers of an owner want. It does not cover what they want later: an old
-// owner must not take what a younger one has by new labels.
+// claim is the host, path and route name that the containers of an owner ask for. A claim keeps its
+// age only while it stays the same. An old owner therefore cannot use new labels to take a route
+// from a younger owner.
 type claim struct {
 	owner            owner
 	host, path, name string
 }
 
-// claimOf returns the claim of a container of o with labels that say r.
+// claimOf returns the claim of a container of o whose labels were read as r.
 func claimOf(o owner, r Reading) claim { return claim{o, r.Route.Host, r.Route.Path, r.Route.Name} }
 
-// outcome is what reading the labels of a container gave.
+// outcome is the result of reading the labels of a container.
 type outcome struct {
 	Reading
 	err error
 }
 
-// assemble returns the routes that follow from p, the oldest claim first, and what
-// became of each container, by name. out tells why a container that runs gets no
-// requests all the same, or nothing.
+// assemble returns the routes that follow from p, the oldest claim first, and the result for each
+// container. out returns the reason why a running container must get no requests, or "".
 func (a *assembler) assemble(p picture, out func(id string) string) ([]route.Route, []candidate) {
 	groups := a.group(p.containers)
 	if a.standings == nil {
@@ -118,14 +118,15 @@ func (a *assembler) assemble(p picture, out func(id string) string) ([]route.Rou
 	return routes, all
 }
 
-// understand reads labels. A panic over those of one container is a fault of that container.
+// understand reads labels. A panic while it reads the labels of one container becomes the error of
+// that container.
 func (a *assembler) understand(name string, labels map[string]string) (r Reading, err error) {
 	defer panics.Into(panics.Discovery, &err)
 	return a.read(name, labels)
 }
 
-// group reads the labels of all containers, and sorts those that are enabled by
-// owner, the newest first. It keeps the claims that owners still have.
+// group reads the labels of all containers. It returns the enabled containers by owner, the newest
+// first, and keeps the claims that owners still have.
 func (a *assembler) group(containers []container) map[owner][]candidate {
 	groups := make(map[owner][]candidate)
 	known, claims, faulty := make(map[string]outcome), make(map[claim]int64), make(map[owner]bool)
@@ -156,7 +157,7 @@ func (a *assembler) group(containers []container) map[owner][]candidate {
 		}
 		claims[wanted] = since
 	}
-	for wanted, since := range a.claims { // labels with faults do not give up what counts
+	for wanted, since := range a.claims { // faulty labels do not give up the claim in force
 		if s := a.standings[wanted.owner]; faulty[wanted.owner] && s != nil && s.claim == wanted {
 			claims[wanted] = since
 		}
@@ -168,10 +169,10 @@ func (a *assembler) group(containers []container) map[owner][]candidate {
 	return groups
 }
 
-// oldest returns the id of the oldest of members, which are sorted from the newest to the oldest.
+// oldest returns the id of the oldest of members, which are sorted from newest to oldest.
 func oldest(members []candidate) string { return members[len(members)-1].id }
 
-// judge finds out whether c can be a replica now, as far as it alone is concerned.
+// judge decides whether c can be a replica now, without regard to other containers.
 func (c *candidate) judge(p picture, out func(id string) string) {
 	if c.state == Rejected {
 		return
@@ -182,8 +183,8 @@ func (c *candidate) judge(p picture, out func(id string) string) {
 	idle := cmp.Or(c.idle(), marked)
 	switch {
 	case err != nil && (idle == "" || !c.mayBePlaced(c.reading.Network, p)):
-		// Also if it is idle: a service that the gateway cannot reach is somebody else's,
-		// and must not have a route that is then in the way of ours.
+		// An idle container is rejected, too. A service that the gateway cannot reach belongs to
+		// somebody else, and its route must not block another one.
 		c.reject(err)
 		return
 	case idle != "":
@@ -201,7 +202,8 @@ func (c *candidate) judge(p picture, out func(id string) string) {
 	c.network, c.address, c.state = network, netip.AddrPortFrom(address, port), Serving
 }
 
-// route returns the route of the owner o, which c leads. names are taken.
+// route returns the route of the owner o, whose labels come from c. names are the names already in
+// use.
 func (c *candidate) route(o owner, members []candidate, names map[string]bool) route.Route {
 	found := c.reading.Route
 	found.Source, found.Owner, found.Discovered = Source, o.String(), true
@@ -227,7 +229,7 @@ func (c *candidate) route(o owner, members []candidate, names map[string]bool) r
 	return found
 }
 
-// shown returns what became of c, for people.
+// shown returns the result for c as [Status] reports it.
 func (c *candidate) shown() Container {
 	shown := Container{ID: shortID(c.id), Name: c.name, Owner: c.owner().String(), State: c.state, Reason: c.reason}
 	if c.state != Rejected {
@@ -239,5 +241,5 @@ func (c *candidate) shown() Container {
 	return shown
 }
 
-// shortID returns the part of an id that docker ps shows.
+// shortID returns the part of an id that docker ps prints.
 func shortID(id string) string { return id[:min(12, len(id))] }

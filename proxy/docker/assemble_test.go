@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// with changes a container.
+// with returns c after change.
 func with(c container, change func(*container)) container {
 	change(&c)
 	return c
 }
 
-// assembled describes what becomes of containers: the routes with their replicas, and
-// why others do not serve.
+// assembled describes the result for containers: the routes with their replicas, and the reasons
+// why other containers do not serve.
 func assembled(a *assembler, p picture) (routes string, reasons map[string]string) {
 	found, candidates := a.assemble(p, func(string) string { return "" })
 	var text []string
@@ -116,7 +116,7 @@ func TestAssemble(t *testing.T) {
 	}
 }
 
-// Who came first keeps what he has, also when he is made anew.
+// TestClaims: the oldest claim wins, also after its container was replaced.
 func TestClaims(t *testing.T) {
 	of := func(id, project string, created int64, labels ...string) container {
 		c := is(id, int(created), labels...)
@@ -131,7 +131,7 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s:\n got %q\nwant %q", why, routes, want)
 		}
 	}
-	// The second is named after its project: the name of the first is taken.
+	// The second route is named after its project, because the name is taken.
 	const first, second = "a of one/a /a: http://10.0.0.20:8080", "two.a of two/a /a: http://10.0.0.30:8080"
 	see("two projects", first+"\n"+second, of("2", "two", 30), of("1", "one", 20))
 	see("the first is made anew", first+" http://10.0.0.40:8080\n"+second, of("1", "one", 20), of("3", "one", 40), of("2", "two", 30))
@@ -144,7 +144,8 @@ func TestClaims(t *testing.T) {
 		of("2", "two", 30), with(of("7", "one", 70, nameLabel, "a"), func(c *container) { c.name = "shop-5" }))
 }
 
-// An old owner does not take what a younger one has by giving a new container other labels.
+// TestClaimsAreOfPlaces: an old owner cannot take the path of a younger owner with a new container
+// that has other labels.
 func TestClaimsAreOfPlaces(t *testing.T) {
 	of := func(id, project string, created int64, labels ...string) container {
 		c := is(id, int(created), labels...)
@@ -156,7 +157,7 @@ func TestClaimsAreOfPlaces(t *testing.T) {
 		a := &assembler{read: read}
 		victim := of("1", "victim", 20)
 		assembled(a, picture{containers: []container{of("2", "evil", 10, "path", "/old", nameLabel, "old"), victim}, links: links})
-		for range 2 { // the second time as after a restart
+		for range 2 { // the second round as after a restart
 			routes, _ := a.assemble(picture{containers: []container{of("3", "evil", 30, labels...), victim}, links: links}, func(string) string { return "" })
 			if routes[0].Owner != "victim/a" {
 				t.Errorf("%q: the first route is that of %s, want victim/a", labels, routes[0].Owner)
@@ -166,13 +167,13 @@ func TestClaimsAreOfPlaces(t *testing.T) {
 	}
 }
 
-// stage is an assembler with a clock, and what its containers are.
+// stage is an assembler in a synctest bubble.
 type stage struct {
 	t *testing.T
 	*assembler
 }
 
-// see compares the route and why others do not serve with what is wanted.
+// see assembles containers. It compares the route and the names of the rejected containers.
 func (s *stage) see(why, want string, rejected string, containers ...container) {
 	s.t.Helper()
 	links := []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}
@@ -205,8 +206,8 @@ func exited(c *container) { c.state = "exited" }
 
 const atA, atB, atEvil = "a of shop/a /a:", "a of shop/a /b:", "a of shop/a /evil:"
 
-// TestLabelsStand: labels that count do so as long as a container has them, whatever age others
-// have that claim to be of the service.
+// TestLabelsStand: labels stay in force as long as a container has them, however old other
+// containers of the service are.
 func TestLabelsStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t, &assembler{read: read}}
@@ -230,7 +231,7 @@ func TestLabelsStand(t *testing.T) {
 	})
 }
 
-// TestServiceChangesItsLabels: a container with the name of one that is gone replaces it.
+// TestServiceChangesItsLabels: a container replaces an earlier container of the same name.
 func TestServiceChangesItsLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t, &assembler{read: read}}
@@ -268,8 +269,8 @@ func TestServiceChangesItsLabels(t *testing.T) {
 	})
 }
 
-// TestLabelsAfterRestart: a gateway that knows nothing yet goes by the names that Docker gives
-// once, and by age only among others.
+// TestLabelsAfterRestart: a new gateway prefers the names that Docker gives only once. Only among
+// other names does age count.
 func TestLabelsAfterRestart(t *testing.T) {
 	start := func() *stage { return &stage{t, &assembler{read: read}} }
 	old := replica("x", 10, "/evil")
@@ -293,7 +294,7 @@ func TestStandingsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &assembler{read: read}
 		for i := range 10_000 {
-			// One with faults stays, which must not keep what the others want.
+			// A container with faulty labels stays. It must not keep the claims of the others.
 			c := with(is("1", 11, "path", fmt.Sprint("/", i)), func(c *container) { c.labels[composeService] = fmt.Sprint(i % 5000) })
 			bad := with(is("2", 12, "bad", "1"), func(c *container) { c.labels[composeService] = "0" })
 			assembled(a, picture{containers: []container{c, bad}, links: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}})
@@ -305,7 +306,7 @@ func TestStandingsAreForgotten(t *testing.T) {
 	})
 }
 
-// Where a container is may differ.
+// TestReplicasInDifferentPlaces: port, network and scheme may differ between replicas.
 func TestReplicasInDifferentPlaces(t *testing.T) {
 	p := picture{
 		containers: []container{is("1", 11, "snowgate.port", "80"), is("2", 12, "snowgate.network", "net", "snowgate.scheme", "h2c")},

@@ -5,36 +5,35 @@ import (
 	"io"
 )
 
-// Bounds of what is read of a response of Docker. A decoder holds a response as a whole, and what
-// it makes of a value may take many times the bytes of the value, so both are bounded.
+// Limits on the responses of Docker. A decoder holds a whole response in memory, and decoded values
+// may take many times their encoded size. So both bytes and values are limited.
 const (
-	maxList     = 4_000_000 // bytes of a list: that of a thousand containers
-	maxValues   = 1 << 17   // in a list, at any depth
-	maxElements = 1 << 12   // of a list
-	maxDepth    = 64        // of values in each other
-	maxEvent    = 256 << 10 // bytes up to the end of an event
-	maxRefusal  = 8 << 10   // bytes of a response that is none of success
-	// MaxHeader is the most bytes of a header that are read.
+	maxList     = 4_000_000 // bytes of a list: enough for a thousand containers
+	maxValues   = 1 << 17   // values in a list, at any depth
+	maxElements = 1 << 12   // elements of a list
+	maxDepth    = 64        // nested values
+	maxEvent    = 256 << 10 // bytes of one event
+	maxRefusal  = 8 << 10   // bytes of an error response
+	// MaxHeader is the maximum number of bytes of a response header.
 	MaxHeader = 64 << 10
 )
 
-// errTooLarge says that a response is too large to be true.
+// errTooLarge is returned for a response that exceeds a limit of this file.
 var errTooLarge = errors.New("docker: the response is larger than the gateway reads")
 
-// BoundList returns body, of which Read fails once it is too large for a list.
+// BoundList returns body with a Read that fails once the list is too large.
 func BoundList(body io.ReadCloser) io.ReadCloser { return &boundedList{ReadCloser: body} }
 
-// BoundEvents returns body, of which Read fails once there are too many bytes without the end of
-// an event. A line is no measure, as an event may have any number of them.
+// BoundEvents returns body with a Read that fails once one event is too large. Lines are not
+// counted, because an event may have any number of them.
 func BoundEvents(body io.ReadCloser) io.ReadCloser { return &boundedEvents{ReadCloser: body} }
 
-// BoundRefusal returns body, of which Read fails once it is too large for a response that is none
-// of success.
+// BoundRefusal returns body with a Read that fails once an error response is too large.
 func BoundRefusal(body io.ReadCloser) io.ReadCloser {
 	return &boundedText{ReadCloser: body, left: maxRefusal}
 }
 
-// boundedText fails when more than left bytes were read.
+// boundedText fails after more than left bytes.
 type boundedText struct {
 	io.ReadCloser
 	left int
@@ -49,13 +48,13 @@ func (b *boundedText) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nesting follows the brackets of a JSON text.
+// nesting tracks the brackets of a JSON text.
 type nesting struct {
 	depth         int
-	text, escaped bool // inside of a string, behind a backslash in it
+	text, escaped bool // within a string; after a backslash in it
 }
 
-// next takes the next byte, and reports whether it is one of structure, outside of a string.
+// next consumes the byte c. It reports whether c is a bracket or comma outside of strings.
 func (n *nesting) next(c byte) bool {
 	switch {
 	case n.escaped:
@@ -76,7 +75,7 @@ func (n *nesting) next(c byte) bool {
 	return false
 }
 
-// boundedList fails when a list has too many bytes or values.
+// boundedList fails if a list has too many bytes, values or elements, or nests too deeply.
 type boundedList struct {
 	io.ReadCloser
 	nesting
@@ -105,7 +104,7 @@ func (b *boundedList) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// boundedEvents fails when an event has too many bytes.
+// boundedEvents fails if an event has too many bytes or nests too deeply.
 type boundedEvents struct {
 	io.ReadCloser
 	nesting

@@ -19,7 +19,7 @@ import (
 	"snowgate/proxy/docker/readonly"
 )
 
-// endless is a response that begins with first and repeats more until left bytes were read.
+// endless is a response body that begins with first and repeats more until left bytes were read.
 type endless struct {
 	rest, more string
 	left       int
@@ -38,7 +38,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// endlessResponses are responses that do not end, with what is read of each at most.
+// endlessResponses are responses without an end. bytes limits how much of each may be read.
 var endlessResponses = []struct {
 	why, path, header, first, more string
 	status                         int
@@ -62,8 +62,8 @@ var endlessResponses = []struct {
 	{"a header", "/containers/json", strings.Repeat("x", 900<<10), `[]`, "", 200, 64 << 10},
 }
 
-// endlessDocker is a Docker on a socket that answers at path with what has no end. sent counts
-// its bytes.
+// endlessDocker is a Docker API on a socket with an endless response. It adds the bytes that it
+// sends to sent.
 func endlessDocker(t *testing.T, i int, sent *atomic.Int64) (socket string, end func()) {
 	t.Helper()
 	const offered = 128 << 20
@@ -97,7 +97,7 @@ func endlessDocker(t *testing.T, i int, sent *atomic.Int64) (socket string, end 
 	return socket, func() { server.CloseClientConnections(); server.Close() }
 }
 
-// allocatedBy returns how many bytes f allocates, and all that runs beside it.
+// allocatedBy returns how many bytes f, and everything that runs at the same time, allocates.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -106,14 +106,15 @@ func allocatedBy(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// mostAllocated is for one response: a buffer that doubles until it holds a list, and the rest.
+// mostAllocated is the limit for one response: a buffer that doubles until it holds a list, and the
+// rest.
 const mostAllocated = 12 << 20
 
-// checkEndless compares what was sent and allocated with what is allowed.
+// checkEndless compares the bytes sent and allocated with the limits.
 func checkEndless(t *testing.T, i int, sent int64, allocated uint64) {
 	t.Helper()
 	tt := endlessResponses[i]
-	// What lies in the buffers of the connection was sent, too.
+	// The bytes in the buffers of the connection were sent, too.
 	if most := tt.bytes + 8<<20; sent > most {
 		t.Errorf("%s: %d bytes were taken, want at most %d", tt.why, sent, most)
 	}
@@ -125,7 +126,7 @@ func checkEndless(t *testing.T, i int, sent int64, allocated uint64) {
 	}
 }
 
-// TestEndlessResponses counts what a watcher takes and allocates of responses that do not end.
+// TestEndlessResponses counts the bytes that a watcher reads and allocates for endless responses.
 func TestEndlessResponses(t *testing.T) {
 	for i, tt := range endlessResponses {
 		var sent atomic.Int64
@@ -141,7 +142,7 @@ func TestEndlessResponses(t *testing.T) {
 	}
 }
 
-// TestEndlessResponsesThroughTheProxy is the same for docker-proxy.
+// TestEndlessResponsesThroughTheProxy is TestEndlessResponses for docker-proxy.
 func TestEndlessResponsesThroughTheProxy(t *testing.T) {
 	for i, tt := range endlessResponses {
 		var sent atomic.Int64
@@ -165,7 +166,8 @@ func TestEndlessResponsesThroughTheProxy(t *testing.T) {
 	}
 }
 
-// TestDearestLists: the lists that are still read do not take much more than their bytes.
+// TestDearestLists: the most expensive lists within the limits need little more memory than their
+// bytes.
 func TestDearestLists(t *testing.T) {
 	repeat := func(first, one, last string, bytes, times int) string {
 		return first + strings.TrimSuffix(strings.Repeat(one+",", min(times, bytes/(len(one)+1))), ",") + last
@@ -202,7 +204,7 @@ func labels(n int) string {
 	return text.String()
 }
 
-// TestLargeTruth: what large hosts say is read.
+// TestLargeTruth: the list of a large host is within the limits.
 func TestLargeTruth(t *testing.T) {
 	one := `{"Id":"` + strings.Repeat("f", 64) + `","Names":["/shop-a-1"],"Labels":{` + strings.TrimSuffix(labels(40), ",") + `},"Ports":[{},{},{}],` +
 		`"Mounts":[{"Source":"/a"}],"NetworkSettings":{"Networks":{"a":{"IPAddress":"","x":null},"b":{}}},"Command":"[[{,"}`
@@ -217,7 +219,7 @@ func TestLargeTruth(t *testing.T) {
 	}
 }
 
-// TestEventsOfEverNewContainers: events leave no more than a bounded trace.
+// TestEventsOfEverNewContainers: the memory that events take is limited.
 func TestEventsOfEverNewContainers(t *testing.T) {
 	if kept := docker.MarksAfterEvents(100_000); kept > 10_000 {
 		t.Errorf("100000 events of containers that nobody listed leave %d marks", kept)

@@ -10,31 +10,31 @@ import (
 	"strings"
 )
 
-// container is what is known of a container from a list.
+// container is one element of Docker's list of containers.
 type container struct {
 	id        string
 	name      string
 	created   int64 // Unix time
 	labels    map[string]string
 	state     string     // created, running, paused, restarting, removing, exited or dead
-	health    string     // healthy, unhealthy, starting; empty: there is no health check
+	health    string     // healthy, unhealthy or starting; empty: no health check
 	ports     []uint16   // TCP ports that the image exposes, sorted
 	endpoints []endpoint // sorted by network
 }
 
-// endpoint is a container's place on a network.
+// endpoint is the connection of a container to a network.
 type endpoint struct {
 	network string
-	// addresses are with the length of the network's prefix, IPv4 first.
+	// addresses have the prefix length of the network; IPv4 comes first.
 	addresses []netip.Prefix
 }
 
-// owner is whose a route is: the service that the container is a replica of.
+// owner is the service whose replicas a route serves.
 type owner struct {
 	project, service string // project is empty outside of Compose
 }
 
-// String returns the owner for people: project/service.
+// String returns project/service, or only the service outside of Compose.
 func (o owner) String() string {
 	if o.project == "" {
 		return o.service
@@ -42,7 +42,7 @@ func (o owner) String() string {
 	return o.project + "/" + o.service
 }
 
-// owner returns the service of c.
+// owner returns the service that c is a replica of.
 func (c *container) owner() owner {
 	switch project, service := c.labels[composeProject], c.labels[composeService]; {
 	case project != "" && service != "" && c.byCompose():
@@ -54,22 +54,23 @@ func (c *container) owner() owner {
 	}
 }
 
-// byCompose reports whether Compose has started c. An image that Compose has built has the labels of
-// project and service as well, and hands them to what docker run starts; these two it has not.
+// byCompose reports whether Compose started c. The labels of project and service are not enough: an
+// image that Compose built carries them, and docker run copies them to its containers. docker run
+// never sets the two labels that byCompose checks.
 func (c *container) byCompose() bool {
 	return c.labels[composeNumber] != "" || c.labels[composeOneOff] != ""
 }
 
-// oneOff tells that c is not a replica of its service, although it has its labels:
-// it was started by "docker compose run".
+// oneOff reports whether "docker compose run" started c. Such a container is no replica of its
+// service, although it has the labels.
 func (c *container) oneOff() bool { return strings.EqualFold(c.labels[composeOneOff], "true") }
 
-// runs tells that c has a process, whether or not it can be sent requests now.
+// runs reports whether c has a process, which may be paused or restarting.
 func (c *container) runs() bool {
 	return c.state == "running" || c.state == "paused" || c.state == "restarting"
 }
 
-// idle returns why c cannot be sent requests, or nothing.
+// idle returns the reason why c cannot be sent requests, or "".
 func (c *container) idle() string {
 	switch {
 	case c.state != "running":
@@ -82,8 +83,8 @@ func (c *container) idle() string {
 	return ""
 }
 
-// healthOf finds the health in the status of a container, such as "Up 2 minutes
-// (healthy)". Since API 1.52 there is a field for it.
+// healthOf reads the health from the status of a container, such as "Up 2 minutes (healthy)". Since
+// API 1.52, the list has a field for the health.
 func healthOf(status string) string {
 	for _, health := range []string{"(healthy)", "(unhealthy)", "(health: starting)"} {
 		if strings.HasSuffix(status, health) {
@@ -93,8 +94,8 @@ func healthOf(status string) string {
 	return ""
 }
 
-// ownLabels returns the labels that are for the gateway, but for those that tell
-// where a container is: they may differ between the replicas of a service.
+// ownLabels returns the labels for the gateway, except port, network and scheme. Those may differ
+// between the replicas of a service.
 func (c *container) ownLabels() map[string]string {
 	own := make(map[string]string)
 	for name, value := range c.labels {
@@ -105,12 +106,13 @@ func (c *container) ownLabels() map[string]string {
 	return own
 }
 
-// newer orders containers from the newest to the oldest.
+// newer orders containers from newest to oldest.
 func newer(a, b *container) int {
 	return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(a.id, b.id))
 }
 
-// unknownPort says why the port of c cannot be told, and which label to add.
+// unknownPort returns the error for a container without exactly one port. The error names the label
+// to add.
 func (c *container) unknownPort() error {
 	ports := slices.Compact(slices.Sorted(slices.Values(c.ports)))
 	if len(ports) == 0 {
@@ -125,7 +127,8 @@ func (c *container) unknownPort() error {
 	return fmt.Errorf("its image exposes the TCP ports %s: add the label of the one that serves, such as snowgate.port=%d", strings.Join(texts, ", "), ports[0])
 }
 
-// onlyPort returns the TCP port that the image exposes, if it is one.
+// onlyPort returns the TCP port that the image exposes. It returns false unless there is exactly
+// one.
 func (c *container) onlyPort() (uint16, bool) {
 	ports := slices.Compact(slices.Sorted(slices.Values(c.ports)))
 	if len(ports) != 1 {

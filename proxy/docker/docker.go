@@ -1,37 +1,35 @@
 // Package docker discovers routes from the labels of Docker containers.
 //
-// A [Watcher] holds a picture of the containers that have the label
-// [EnableLabel], and tells whenever the routes that follow from it change. Two
-// things keep the picture true:
+// A [Watcher] keeps a list of the containers that have the label [EnableLabel], and publishes the
+// routes whenever they change. Two sources keep the list true:
 //
-//   - Events. A container that ends, is paused, turns unhealthy or leaves a network
-//     is taken out of its route at once. Anything that could add or change a route
-//     starts a list a moment later, so that ten containers that start together are
-//     one change.
-//   - Lists. A list is the whole truth and replaces the picture. There is one at the
-//     beginning, after each event, whenever the connection was lost, and every half
-//     minute, because a connection that is open and carries nothing any more, such as
-//     one through a proxy that has lost its other half, cannot be told from a quiet
-//     hour.
+//   - Events. A container that ends, is paused, becomes unhealthy or leaves a network is taken out
+//     of its route at once. An event that could add or change a route starts a new list a moment
+//     later, so ten containers that start together cause one change.
+//   - Lists. A list replaces everything that the watcher knew. The watcher asks for one at the
+//     start, after events, after each lost connection, and every 30 seconds. The regular lists are
+//     needed because a dead connection, for example through a proxy that has lost its other half,
+//     looks like a quiet one.
 //
-// A list is a picture of when Docker drew it, and it may arrive after an event that
-// is newer. So containers that an event took out while a list was under way stay out
-// until the next one; and containers that were told to end stay out for as long as
-// that may take, although Docker lists them as running until they have ended.
+// A list describes the moment at which Docker made it, and may arrive after a newer event.
+// Therefore a container that an event took out while a list was under way stays out until the next
+// list. Docker also lists a container as running until it has ended. So a container that was told
+// to stop stays out for as long as stopping may take.
 //
-// While Docker cannot be reached the last picture stays: services go on without it.
+// While Docker cannot be reached, the last routes stay in force.
 //
-// # What becomes of a container
+// # Which containers become replicas
 //
-// Containers with the same owner are the replicas of one service: the owner is the
-// Compose project and service, the Swarm service, or else the container itself. A
-// container that Compose has not started has no Compose service, although an image that
-// Compose has built gives it the labels of one. A container is a replica while it runs,
-// is not paused, has no health check or is healthy by it, and has an address on a network
-// that the gateway has one on, too. The route of a service is there as long as it has a container at all, running or not:
-// without a replica it responds with 503. One set of labels counts for a service, see standing.
+// Containers with the same owner are the replicas of one service. The owner is the Compose project
+// and service, the Swarm service, or else the container itself. A container that Compose did not
+// start has no Compose service, even if an image that Compose built gives it the labels of one.
 //
-// The watcher only ever asks with GET, and HEAD for the version of the API.
+// A container is a replica if it runs, is not paused, passes its health check if it has one, and
+// has an address on a network of the gateway. The route of a service exists as long as the service
+// has a container, running or not. A route without a replica responds with 503. One set of labels
+// counts for a service, see standing.
+//
+// The watcher sends only GET requests, and HEAD for the version of the API.
 package docker
 
 import (
@@ -72,66 +70,63 @@ func LooksAt(label string) bool {
 	return strings.HasPrefix(label, labelPrefix)
 }
 
-// Source is that of all routes that are discovered here.
+// Source is the source of all routes that this package discovers.
 const Source = "docker"
 
-// Reading is what the labels of a container say.
+// Reading is the meaning of a container's labels.
 type Reading struct {
-	// Enabled is false for a container that is to be left alone.
+	// Enabled is false for a container that the gateway must ignore.
 	Enabled bool
-	// Route is the route to the service, but for its replicas.
+	// Route is the route to the service, without its replicas.
 	Route route.Route
-	// Scheme is that of the replicas' URLs.
+	// Scheme is the scheme of the replicas' URLs.
 	Scheme string
 	// Port is the port of the service; 0: the only one that the image exposes.
 	Port uint16
-	// Network is the name of the network to use; empty: any that is shared.
+	// Network is the name of the network to use; empty: any network of the gateway.
 	Network string
 }
 
 // Config is the configuration of a [Watcher]. Host, Read and Publish are required.
 type Config struct {
-	// Host is where the Docker API is: unix:///path or tcp://host:port.
+	// Host is the address of the Docker API: unix:///path or tcp://host:port.
 	Host string
-	// Read reads the labels of a container. name is what the route is called if they
-	// do not say. Its errors are logged, so they must not hold secrets, and be short.
+	// Read reads the labels of a container. The route is called name unless the labels say
+	// otherwise. The errors of Read are logged, so they must be short and hold no secrets.
 	Read func(name string, labels map[string]string) (Reading, error)
-	// Publish puts routes in force, and takes away all that it was given before. Of two
-	// routes that are in each other's way the first has the older claim. It is never
-	// called twice at once.
+	// Publish puts routes in force and removes all routes of the call before. If two routes
+	// conflict, the first one has the older claim. Calls of Publish never overlap.
 	Publish func(routes []route.Route)
-	// Links returns the addresses of the gateway's own network interfaces, with the
-	// lengths of their prefixes. nil: those of this machine.
+	// Links returns the addresses of the gateway's own network interfaces with their prefix
+	// lengths. nil: those of this machine.
 	Links func() ([]netip.Prefix, error)
 	Log   zerolog.Logger
 
-	// connect is for tests; nil is the official client.
+	// connect replaces the official client in tests; nil: the official client.
 	connect func() (engine, error)
 }
 
-// maxMarks bounds what is remembered of containers by events alone.
+// maxMarks limits the number of containers that are known from events alone.
 const maxMarks = 4096
 
-// The usual bounds of time.
+// Times.
 const (
-	// resyncEvery is how often there is a list without any event.
+	// resyncEvery is the interval of lists without any event.
 	resyncEvery = 30 * time.Second
-	// callTimeout bounds one call, and the beginning of the stream of events.
+	// callTimeout limits one call, and the wait for the first bytes of the event stream.
 	callTimeout = 5 * time.Second
-	// quiet is how long no event must come before a list, and patience how long a
-	// list is put off at most while they keep coming.
+	// A list starts after quiet without an event. If events keep coming, it starts after patience.
 	quiet    = 100 * time.Millisecond
 	patience = 500 * time.Millisecond
-	// firstPause is how long to wait before Docker is called again when the connection
-	// was lost; it doubles up to longestPause.
+	// firstPause is the wait before the watcher connects again. It doubles up to longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
-	// longLife is how old a stream of events must be for its end to be no failure.
+	// The end of an event stream counts as a failure only if the stream is younger than longLife.
 	longLife = 30 * time.Minute
-	// stopGrace is how long a container that was told to end stays out, should it not
-	// end. It is more than docker stop waits before it kills (10 s).
+	// stopGrace is how long a container that was told to stop, but does not end, gets no requests.
+	// It is longer than docker stop waits before it kills (10 s).
 	stopGrace = 30 * time.Second
-	// settleTime bounds the wait for the first list, see Watcher.Settled.
+	// settleTime limits the wait for the first list, see Watcher.Settled.
 	settleTime = 10 * time.Second
 )
 
@@ -145,16 +140,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// engine is what a watcher needs of the Docker API. Its methods are for one
-// connection, and fail when ctx ends.
+// engine is the part of the Docker API that a watcher uses. An engine serves one connection. Its
+// methods fail when ctx ends.
 type engine interface {
 	// containers lists all containers with [EnableLabel], running or not.
 	containers(ctx context.Context) ([]container, error)
-	// events calls handle with each event from the moment ready is called, until the
-	// stream ends, which is always an error.
+	// events calls ready when the stream begins, and handle for each event. It returns when the
+	// stream ends, always with an error.
 	events(ctx context.Context, ready func(), handle func(event)) error
 	// networks returns the names of networks by their subnets.
 	networks(ctx context.Context) (map[netip.Prefix]string, error)
-	// close gives up what is not in use any more.
+	// close closes idle connections.
 	close()
 }

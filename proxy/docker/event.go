@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// event is what happened to a container or network.
+// event is one change of a container or network.
 type event struct {
 	action    string
-	container string // its id; empty if a network was made or removed
-	network   string // the name of the network that it came to or left
-	signal    string // of kill
+	container string // the container's id; empty if a network was made or removed
+	network   string // the name of the network that the container joined or left
+	signal    string // of a kill
 	enabled   bool   // the container may have [EnableLabel]
 }
 
-// Filters of the events that are asked for. Health checks make three exec events
-// each, on every container: those are left to Docker.
+// Filters for the events. Each health check causes three exec events on each container; the watcher
+// does not ask for these.
 var (
 	kinds   = []string{"container", "network"}
 	actions = []string{
@@ -24,16 +24,16 @@ var (
 	}
 )
 
-// removal is what an event takes away.
+// removal says how long an event keeps a container out of its route.
 type removal int
 
 const (
 	nothing  removal = iota
-	untilNow         // the container is out until the next list
-	ending           // it is out until it has ended, which a list does not tell at once
+	untilNow         // out until the next list
+	ending           // out until the container has ended, which a list shows late
 )
 
-// removes tells whether the container of e must get no more requests.
+// removes returns how long the container of e must get no requests.
 func (e event) removes() removal {
 	switch e.action {
 	case "kill":
@@ -41,8 +41,8 @@ func (e event) removes() removal {
 			return ending
 		}
 	case "die", "stop", "destroy":
-		// Docker says so before it writes it down: a list may call the container running
-		// until its networks are taken apart, and its address given to another.
+		// Docker sends these events before it updates the list. The list may call the container
+		// running until its networks are gone and its address belongs to another container.
 		return ending
 	case "pause", "disconnect", "health_status: unhealthy":
 		return untilNow
@@ -50,7 +50,7 @@ func (e event) removes() removal {
 	return nothing
 }
 
-// Signals that usually do not end a process, or are used to tell it something.
+// Signals that usually do not end a process, or that tell it something.
 var harmlessSignals = []string{
 	"HUP", "USR1", "USR2", "CHLD", "CONT", "URG", "WINCH", "IO",
 	"1", "10", "12", "17", "18", "23", "28", "29",

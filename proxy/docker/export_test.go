@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ConnectOnce asks for all that a watcher asks for, and returns the first error.
+// ConnectOnce makes each request of a watcher once, and returns the first error.
 func ConnectOnce(ctx context.Context, host string) error {
 	m, err := newMoby(host, time.Minute)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"snowgate/integration/lineartest"
 )
 
-// TestLinear: the work of what reads the lists of Docker grows as these do. What bounds a response
-// is given small reads as well.
+// TestLinear: reading Docker's lists takes time linear in their size. The limiting readers are also
+// given small reads.
 func TestLinear(t *testing.T) {
 	list := func(text string) {
 		_, _ = io.Copy(io.Discard, BoundList(io.NopCloser(strings.NewReader(text))))
@@ -76,8 +76,8 @@ func TestLinear(t *testing.T) {
 	})
 }
 
-// assembling returns what prepares a call that assembles so many containers, each as change makes it,
-// without knowing any of them.
+// assembling returns a function that prepares the assembly of size containers, each changed by
+// change. The assembler knows none of them.
 func assembling(change func(i int, c *container)) func(size int) func() {
 	return func(size int) func() {
 		p := picture{links: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/16")}, networks: map[netip.Prefix]string{}}

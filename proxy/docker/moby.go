@@ -17,13 +17,12 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// moby is the engine on the official client. It serves one connection's life: the
-// version of the API is asked for anew by the next one, as Docker may have been
-// replaced meanwhile.
+// moby is the engine on the official client. It serves one connection: each new connection asks for
+// the API version again, because Docker may have been replaced.
 type moby struct {
 	client  *client.Client
 	timeout time.Duration // of one call
-	begun   chan struct{} // receives one when the stream of events has begun
+	begun   chan struct{} // gets a value when an event stream has begun
 }
 
 func newMoby(host string, timeout time.Duration) (*moby, error) {
@@ -34,7 +33,7 @@ func newMoby(host string, timeout time.Duration) (*moby, error) {
 	}
 	var err error
 	m.client, err = client.New(client.WithHTTPClient(bounded), client.WithHost(host), client.WithScheme("http"), client.WithUserAgent("snowgate"),
-		client.WithResponseHook(m.answered))
+		client.WithResponseHook(m.responded))
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
 	}
@@ -42,21 +41,21 @@ func newMoby(host string, timeout time.Duration) (*moby, error) {
 }
 
 // close implements engine.
-func (m *moby) close() { _ = m.client.Close() } // idle connections; it cannot fail
+func (m *moby) close() { _ = m.client.Close() } // closes idle connections; cannot fail
 
-// answered looks at each response before the client does.
-func (m *moby) answered(answer *http.Response) {
+// responded limits the body of each response before the client reads it.
+func (m *moby) responded(response *http.Response) {
 	switch {
-	case answer.StatusCode != http.StatusOK:
-		answer.Body = BoundRefusal(answer.Body)
-	case strings.HasSuffix(answer.Request.URL.Path, "/events"):
-		answer.Body = BoundEvents(answer.Body)
+	case response.StatusCode != http.StatusOK:
+		response.Body = BoundRefusal(response.Body)
+	case strings.HasSuffix(response.Request.URL.Path, "/events"):
+		response.Body = BoundEvents(response.Body)
 		select {
 		case m.begun <- struct{}{}:
-		default: // nobody took the one before
+		default: // nobody has received the last one
 		}
 	default:
-		answer.Body = BoundList(answer.Body)
+		response.Body = BoundList(response.Body)
 	}
 }
 
@@ -64,8 +63,8 @@ func (m *moby) answered(answer *http.Response) {
 func (m *moby) containers(ctx context.Context) ([]container, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errSilent)
 	defer cancel()
-	// The filter asks for the label, not for a value of it, so that a value that is
-	// neither true nor false can be complained about.
+	// The filter asks for the label, whatever its value. So the gateway can report a value that is
+	// neither true nor false.
 	found, err := m.client.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: make(client.Filters).Add("label", EnableLabel),
 	})
@@ -102,7 +101,7 @@ func (m *moby) events(ctx context.Context, ready func(), handle func(event)) err
 	defer cancel(nil)
 	timer := time.AfterFunc(m.timeout, func() { cancel(errSilent) })
 	defer timer.Stop()
-	// The call returns with the header of the response, or without one.
+	// Events returns when the header of the response has arrived, or has failed to.
 	stream := m.client.Events(ctx, client.EventsListOptions{
 		Filters: make(client.Filters).Add("type", kinds...).Add("event", actions...),
 	})
@@ -127,7 +126,8 @@ var (
 	errClosed = errors.New("docker: the connection was closed")
 )
 
-// because returns why ctx ended, if it did, and else what err says.
+// because returns the cause of the end of ctx, if ctx has ended, and err otherwise. It returns
+// errClosed for io.EOF and for nil.
 func because(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -138,7 +138,7 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// containerOf takes what is needed from an element of a list.
+// containerOf converts an element of Docker's list.
 func containerOf(s *mobycontainer.Summary) container {
 	c := container{id: s.ID, created: s.Created, labels: s.Labels, state: string(s.State)}
 	if len(s.Names) > 0 {
@@ -178,7 +178,7 @@ func endpointOf(name string, at *network.EndpointSettings) endpoint {
 	return e
 }
 
-// eventOf takes what is needed from an event.
+// eventOf converts an event of Docker.
 func eventOf(m events.Message) event {
 	e := event{action: string(m.Action), signal: m.Actor.Attributes["signal"]}
 	switch m.Type {
@@ -187,7 +187,7 @@ func eventOf(m events.Message) event {
 		_, e.enabled = m.Actor.Attributes[EnableLabel]
 	case events.NetworkEventType:
 		e.container, e.network = m.Actor.Attributes["container"], m.Actor.Attributes["name"]
-		e.enabled = true // nothing tells, and the gateway's own networks matter, too
+		e.enabled = true // network events do not carry the label, and the gateway's own networks matter, too
 	}
 	return e
 }

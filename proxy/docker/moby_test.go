@@ -88,7 +88,7 @@ func TestBadResponses(t *testing.T) {
 		s, m := connected(t, "unix", 2*time.Second)
 		s.SetFault(fault)
 		if fault == dockertest.Huge {
-			m.timeout = time.Minute // it is the size that counts
+			m.timeout = time.Minute // only the size is tested
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if _, err := m.containers(ctx); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), text) {
@@ -110,7 +110,7 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
-// Events that cannot be read end the stream; those before them count.
+// TestGarbledEvents: an invalid event ends the stream; the events before it count.
 func TestGarbledEvents(t *testing.T) {
 	for _, garbage := range []string{"nonsense\n", `{"Type":7}` + "\n", `{"Action":"` + strings.Repeat("x", maxEvent)} {
 		s, m := connected(t, "tcp", time.Minute)

@@ -37,8 +37,8 @@ func (f faultyEngine) events(ctx context.Context, ready func(), handle func(even
 	return f.fake.events(ctx, ready, handle)
 }
 
-// TestPanicsOfDiscovery: whatever panics of what follows Docker, the routes stay, a later session goes
-// on, and what has happened meanwhile is found out.
+// TestPanicsOfDiscovery: after a panic in discovery the routes stay, a later session continues, and
+// finds what has changed meanwhile.
 func TestPanicsOfDiscovery(t *testing.T) {
 	var list, stream, publish atomic.Bool
 	for name, due := range map[string]*atomic.Bool{"list": &list, "stream": &stream, "publish": &publish} {
@@ -53,11 +53,11 @@ func TestPanicsOfDiscovery(t *testing.T) {
 				due.Store(true)
 				tr.set(is("1", 11), is("2", 12))
 				if name == "stream" {
-					tr.cut <- errors.New("lost") // and the next one panics
+					tr.cut <- errors.New("lost") // the next stream panics
 				} else {
 					tr.event("start", "2", "")
 				}
-				if tr.after(quiet); name != "stream" { // which is opened beside the list
+				if tr.after(quiet); name != "stream" { // the stream opens at the same time as the list
 					tr.want("at once", "a=1@11:8080")
 				}
 				tr.after(5 * time.Second)
@@ -77,7 +77,7 @@ func TestPanicsOfDiscovery(t *testing.T) {
 	}
 }
 
-// notePanics has the stacks noted that are told.
+// notePanics collects the stacks of panics.
 func notePanics(t *testing.T) *[]string {
 	t.Helper()
 	panics.Forget()
@@ -86,8 +86,8 @@ func notePanics(t *testing.T) *[]string {
 	return &stacks
 }
 
-// TestPanicOverLabels: the labels of one container, over which their reader panics, keep no other
-// container out. Before, each list ended with a panic, and no other container got its route.
+// TestPanicOverLabels: a panic while the labels of one container are read keeps no other container
+// out. Before, each list ended with a panic, and no other container got its route.
 func TestPanicOverLabels(t *testing.T) {
 	run(t, func(tr *trial) {
 		stacks := notePanics(t)

@@ -18,13 +18,13 @@ type session struct {
 	ended  chan error // the stream of events has ended
 	lists  chan listing
 
-	listing bool      // one is under way
-	first   time.Time // of the events since the last list was begun; zero: there was none
+	listing bool      // a list is under way
+	first   time.Time // when the first event since the last list came; zero: there was none
 	due     *time.Timer
 	running sync.WaitGroup
 }
 
-// session watches until the connection is lost, and returns why.
+// session follows Docker until the connection is lost, and returns the reason.
 func (w *Watcher) session(ctx context.Context) (err error) {
 	defer panics.Into(panics.Discovery, &err)
 	e, err := w.cfg.connect()
@@ -49,7 +49,7 @@ func (w *Watcher) session(ctx context.Context) (err error) {
 	return s.watch(ctx)
 }
 
-// stream passes the events on.
+// stream hands the events to watch.
 func (s *session) stream(ctx context.Context) error {
 	return s.engine.events(ctx, func() { s.ready <- struct{}{} }, func(e event) {
 		select {
@@ -59,7 +59,7 @@ func (s *session) stream(ctx context.Context) error {
 	})
 }
 
-// watch does one thing after the other, so that the picture needs no lock.
+// watch handles all events and lists in one goroutine, so that the picture needs no lock.
 func (s *session) watch(ctx context.Context) error {
 	resync := time.NewTicker(resyncEvery)
 	defer resync.Stop()
@@ -68,8 +68,8 @@ func (s *session) watch(ctx context.Context) error {
 		case <-s.ready:
 			s.watcher.resume()
 			s.begin(ctx)
-			// Docker answers before it has subscribed, so an event of just now may be
-			// lost: there is a second list soon.
+			// Docker sends the response before it has subscribed, so an event may be lost at this
+			// moment. A second list follows soon.
 			s.schedule(patience)
 		case e := <-s.events:
 			if s.watcher.note(e) {
@@ -93,8 +93,8 @@ func (s *session) watch(ctx context.Context) error {
 	}
 }
 
-// schedule has a list begin after d, but no later than patience after what it was
-// first wanted for.
+// schedule starts a list after d, but no later than patience after the first call since the last
+// list began.
 func (s *session) schedule(d time.Duration) {
 	now := time.Now()
 	if s.first.IsZero() {
@@ -103,7 +103,7 @@ func (s *session) schedule(d time.Duration) {
 	s.due.Reset(min(d, s.first.Add(patience).Sub(now)))
 }
 
-// begin begins a list. If one is under way, it does so a moment later.
+// begin starts a list. If one is under way, the new one starts later.
 func (s *session) begin(ctx context.Context) {
 	if s.listing {
 		s.first = time.Time{}

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// standTime is how long labels stand that no container of their service has any more.
+// standTime is how long the labels of a service stay in force after its last container with them.
 const standTime = 5 * time.Minute
 
-// standing is the labels that count for a service. Containers of the service with other labels are
-// no replicas as long as they stand, however old they are.
+// standing is the set of labels in force for a service. While they are in force, containers of the
+// service with other labels are no replicas, however old they are.
 type standing struct {
 	labels map[string]string
 	claim  claim
-	seen   time.Time       // when there was a container with the labels last
+	seen   time.Time       // when a container last had the labels
 	slots  map[string]slot // of the containers that had the labels, by name
 }
 
-// slot is the place of a container that another one takes which replaces it.
+// slot is the position that a container passes on to the container that replaces it.
 type slot struct {
 	number int
-	seen   time.Time // when a container in it had the labels last
+	seen   time.Time // when the container in it last had the labels
 }
 
 // covers reports whether c has the labels.
 func (s *standing) covers(c *candidate) bool { return maps.Equal(s.labels, c.ownLabels()) }
 
-// holds reports whether c keeps the labels standing. A container that has ended does so only if
-// its name is one that Compose gives: what replaces it will need the name.
+// holds reports whether c keeps the labels in force. A container that has ended does so only if
+// Compose gave it its name, because its replacement will need the name.
 func (s *standing) holds(c *candidate) bool {
 	return s.covers(c) && (!c.ended() || c.number() < math.MaxInt)
 }
 
-// note notes the containers that keep the labels standing, and forgets those of long ago. It
-// reports whether there are any.
+// note records the containers that keep the labels in force, and drops slots not seen for
+// standTime. It reports whether any container keeps them in force.
 func (s *standing) note(members []candidate) (held bool) {
 	now := time.Now()
 	for i := range members {
@@ -55,9 +55,9 @@ func (s *standing) note(members []candidate) (held bool) {
 	return held
 }
 
-// heir returns the container whose labels replace those that stand, or nil. It is in the place of
-// one that had them, and that counted before all others. While there are others with the labels,
-// it also has to serve, and its number to come before theirs.
+// heir returns the container whose labels replace those in force, or nil. It must take a slot of
+// the labels in force, with the lowest number. While other containers keep the labels in force, the
+// heir must also serve, and its number must be lower than theirs.
 func (s *standing) heir(members []candidate, held bool) *candidate {
 	first, holder := math.MaxInt, math.MaxInt
 	for _, at := range s.slots {
@@ -80,7 +80,7 @@ func (s *standing) heir(members []candidate, held bool) *candidate {
 	return senior(heirs)
 }
 
-// lead returns the one of the members of o whose labels make the route, or nil, and rejects those
+// lead returns the one of the members of o whose labels make the route, or nil. It rejects members
 // with other labels.
 func (a *assembler) lead(o owner, members []candidate) *candidate {
 	s := a.standings[o]
@@ -90,7 +90,7 @@ func (a *assembler) lead(o owner, members []candidate) *candidate {
 		heir = s.heir(members, held)
 	}
 	fresh := s == nil || heir != nil || !held && time.Since(s.seen) >= standTime
-	var electors []*candidate // who may lead
+	var electors []*candidate // candidates to lead
 	for i := range members {
 		c := &members[i]
 		if heir == nil && (fresh || s.covers(c)) || c == heir {
@@ -116,9 +116,9 @@ func (a *assembler) lead(o owner, members []candidate) *candidate {
 
 // reject rejects the members of o that do not have the labels. leader may be nil.
 func (s *standing) reject(o owner, members []candidate, leader *candidate) {
-	why := fmt.Errorf("its labels are not those that count for %s until %v after the last container with them, unless a container of the same name replaces that", o, standTime)
+	why := fmt.Errorf("its labels are not those in force for %s: these stay in force until %v after their last container, or until a container of its name replaces it", o, standTime)
 	if leader != nil {
-		why = fmt.Errorf("its labels are not those of %s, which count for %s as long as a container has them", leader.name, o)
+		why = fmt.Errorf("its labels are not those of %s, which are in force for %s as long as a container has them", leader.name, o)
 	}
 	for i := range members {
 		if c := &members[i]; c.state != Rejected && !s.covers(c) {
@@ -127,8 +127,8 @@ func (s *standing) reject(o owner, members []candidate, leader *candidate) {
 	}
 }
 
-// forget drops standings of services that have had no container for long. A service with
-// containers has been looked at by lead.
+// forget drops the standings of services without a container for standTime. Services with
+// containers are handled by lead.
 func (a *assembler) forget(groups map[owner][]candidate) {
 	for o, s := range a.standings {
 		if len(groups[o]) == 0 && time.Since(s.seen) >= standTime {
@@ -137,9 +137,9 @@ func (a *assembler) forget(groups map[owner][]candidate) {
 	}
 }
 
-// senior returns the one of electors that counts before the others while nothing is known of their
-// service: the one with the lowest number in a name that Compose gives, as Docker gives no name
-// twice; or else the oldest, if it runs. It returns nil if all were rejected.
+// senior returns the elector that leads a service about which nothing else is known, or nil if all
+// are rejected. The lowest number in a name that Compose gives comes first, because Docker gives no
+// name twice. Then come running containers, and then the oldest.
 func senior(electors []*candidate) *candidate {
 	electors = slices.DeleteFunc(slices.Clone(electors), func(c *candidate) bool { return c.state == Rejected })
 	if len(electors) == 0 {
@@ -156,13 +156,13 @@ func senior(electors []*candidate) *candidate {
 	})
 }
 
-// ended reports whether c has ended, and would have to be started again.
+// ended reports whether c has ended. Only a new start would make it run again.
 func (c *container) ended() bool {
 	return c.state == "exited" || c.state == "dead" || c.state == "removing"
 }
 
-// number returns the number in the name of c, if it is one that Compose gives, such as shop-a-1;
-// 0 if the name is that of the service; and else a number after all others.
+// number returns the number in a name that Compose gives, such as shop-a-1. It returns 0 if the
+// name is that of the service, and math.MaxInt for all other names.
 func (c *container) number() int {
 	o := c.owner()
 	if o.project == "" {
@@ -180,8 +180,8 @@ func (c *container) number() int {
 	return math.MaxInt
 }
 
-// slot returns the name that a container which replaces c will have: its own, or for a task of
-// Swarm (service.slot.task) the part that stays.
+// slot returns the name that a replacement of c will have: the name of c, or the constant part of
+// the name of a Swarm task (service.slot.task).
 func (c *container) slot() string {
 	if at := strings.LastIndexByte(c.name, '.'); at > 0 && c.labels[swarmService] != "" {
 		return c.name[:at]

@@ -21,55 +21,55 @@ type Watcher struct {
 
 	// Only Run uses the fields below.
 	picture   picture
-	out       map[string]mark // by the id of a container
-	begun     uint64          // lists, all in all
-	drawn     uint64          // the list that picture comes from; 0: none
+	out       map[string]mark // by container id
+	begun     uint64          // number of lists begun
+	drawn     uint64          // the number of the list in picture; 0: none
 	assembler assembler
-	serving   map[string]string // the network on which a container serves, by its id
+	serving   map[string]string // the network of each container, by container id
 	published []route.Route
-	reported  map[string]string // why containers were rejected, by id
+	reported  map[string]string // the reason of each rejected container, by container id
 	next      Status
 }
 
-// mark says why a container that a list calls running is out.
+// mark says why a container that a list calls running is out of its route.
 type mark struct {
-	list  uint64    // lists up to this one do not know yet what happened
-	until time.Time // it is ending; zero: it is not
+	list  uint64    // lists up to this one are older than the event
+	until time.Time // the container is ending until then; zero: it is not ending
 }
 
 // Status is the state of a watcher at one moment.
 type Status struct {
-	// Up tells that Docker can be reached, Changed when that last changed, and Err why
-	// it cannot.
+	// Up says whether Docker can be reached, Changed when that last changed, and Err why Docker
+	// cannot be reached.
 	Up      bool
 	Changed time.Time
 	Err     error
-	// Listed is when the picture was drawn, zero if none was yet.
+	// Listed is the time of the last list; zero if there was none.
 	Listed time.Time
-	// Lists, Failures and Events count since the start: lists that were taken over,
-	// connections that failed or were lost, and events.
+	// Lists, Failures and Events count since the start: accepted lists, failed or lost connections,
+	// and events.
 	Lists, Failures, Events uint64
-	// Containers are those with the label, by name.
+	// Containers are the containers with the label.
 	Containers []Container
 }
 
-// New returns a watcher. It contacts nobody.
+// New returns a watcher. It does not connect.
 func New(cfg Config) *Watcher {
 	w := &Watcher{cfg: cfg.withDefaults(), made: time.Now(), out: make(map[string]mark), assembler: assembler{read: cfg.Read}}
 	w.status.Store(new(Status))
 	return w
 }
 
-// Status returns the state of the moment.
+// Status returns the current state.
 func (w *Watcher) Status() Status { return *w.status.Load() }
 
-// Settled reports whether the routes are known: there was a list, or Docker has not
-// given one for so long that it is better to go without.
+// Settled reports whether the gateway can go on: the first list has arrived, or Docker has given
+// none for settleTime.
 func (w *Watcher) Settled() bool {
 	return !w.Status().Listed.IsZero() || time.Since(w.made) > settleTime
 }
 
-// Run watches until ctx ends. It must be called once.
+// Run follows Docker until ctx ends. It must be called once.
 func (w *Watcher) Run(ctx context.Context) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		begin := time.Now()
@@ -79,7 +79,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		}
 		if errors.Is(err, errClosed) && time.Since(begin) >= longLife {
 			pause = firstPause / 2
-			continue // a docker-proxy ends streams of that age; if Docker is gone, the next session tells
+			continue // a docker-proxy ends streams of that age; if Docker is gone, the next session fails
 		}
 		w.lost(err)
 		if time.Since(begin) > longestPause {
@@ -93,7 +93,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// lost notes the end of a connection.
+// lost records the end of a connection.
 func (w *Watcher) lost(err error) {
 	w.next.Failures++
 	if w.next.Up || w.next.Err == nil {
@@ -105,7 +105,7 @@ func (w *Watcher) lost(err error) {
 	w.show()
 }
 
-// found notes that a list has come.
+// found records the arrival of a list.
 func (w *Watcher) found() {
 	w.next.Lists++
 	w.next.Listed = time.Now()
@@ -116,13 +116,13 @@ func (w *Watcher) found() {
 	}
 }
 
-// show makes the state visible to others.
+// show publishes the state for Status.
 func (w *Watcher) show() {
 	shown := w.next
 	w.status.Store(&shown)
 }
 
-// note takes an event over. It reports whether there should be a list.
+// note handles an event. It reports whether a list should follow.
 func (w *Watcher) note(e event) bool {
 	w.next.Events++
 	_, ours := w.serving[e.container]
@@ -132,7 +132,7 @@ func (w *Watcher) note(e event) bool {
 	now := time.Now()
 	switch m := w.out[e.container]; {
 	case e.container == "":
-	case !ours && len(w.out) >= maxMarks: // the list that comes must do
+	case !ours && len(w.out) >= maxMarks: // the next list must do
 	case e.action == "disconnect" && ours && w.serving[e.container] != e.network:
 	case e.removes() == ending:
 		w.out[e.container] = mark{w.begun, now.Add(stopGrace)}
@@ -145,18 +145,18 @@ func (w *Watcher) note(e event) bool {
 	return true
 }
 
-// resume notes that there are events again. That a container was started may have been
-// missed meanwhile, so what is known of its end counts no more than a list does.
+// resume records that events arrive again. The start of a container may have been missed in the
+// meantime, so containers that were ending count only until the next list.
 func (w *Watcher) resume() {
 	for id, m := range w.out {
 		w.out[id] = mark{list: m.list}
 	}
 }
 
-// toldToEnd says why a container that is ending is out.
+// toldToEnd is the reason for a container that is ending.
 const toldToEnd = "it was told to end"
 
-// outBy says why the container with that id is out, or nothing.
+// outBy returns the reason why the container id is out of its route, or "".
 func (w *Watcher) outBy(id string) string {
 	m, marked := w.out[id]
 	switch {
@@ -175,7 +175,7 @@ type listing struct {
 	err    error
 }
 
-// adopt takes a list over.
+// adopt replaces the picture with the list.
 func (w *Watcher) adopt(l listing) {
 	w.picture, w.drawn = l.picture, l.number
 	for id, m := range w.out {
@@ -187,7 +187,7 @@ func (w *Watcher) adopt(l listing) {
 	w.publish()
 }
 
-// publish works the routes out and puts them in force, if they are others.
+// publish builds the routes, and puts them in force if they have changed.
 func (w *Watcher) publish() {
 	routes, candidates := w.assembler.assemble(w.picture, w.outBy)
 	w.serving = make(map[string]string)
@@ -201,12 +201,12 @@ func (w *Watcher) publish() {
 	if w.drawn > 0 && (w.published == nil || !reflect.DeepEqual(routes, w.published)) {
 		w.tell(routes)
 		w.cfg.Publish(routes)
-		w.published = routes // not before: if Publish panics, it is called again
+		w.published = routes // only now: if Publish panics, it is called again
 	}
 	w.show()
 }
 
-// tell logs what routes change of those before.
+// tell logs the differences between routes and the published ones.
 func (w *Watcher) tell(routes []route.Route) {
 	before := make(map[string]route.Route, len(w.published))
 	for _, route := range w.published {
@@ -229,7 +229,7 @@ func (w *Watcher) tell(routes []route.Route) {
 	}
 }
 
-// report logs what was rejected, once for each reason.
+// report logs each rejected container, once for each reason.
 func (w *Watcher) report(candidates []candidate) {
 	reported := make(map[string]string)
 	for i := range candidates {
@@ -246,8 +246,8 @@ func (w *Watcher) report(candidates []candidate) {
 	w.reported = reported
 }
 
-// needsNames reports whether there is a container that has no address on a network of
-// the gateway: then their names tell whether it may get one, and what to tell people.
+// needsNames reports whether a container has no address on a network of the gateway. Then the names
+// of the networks decide whether it may get one, and go into the error.
 func (p *picture) needsNames() bool {
 	return slices.ContainsFunc(p.containers, func(c container) bool {
 		_, _, err := c.place(c.labels[networkLabel], *p)
@@ -255,7 +255,7 @@ func (p *picture) needsNames() bool {
 	})
 }
 
-// list asks for a new picture.
+// list asks Docker for a new picture.
 func (w *Watcher) list(ctx context.Context, e engine, number uint64) listing {
 	l := listing{number: number}
 	if l.containers, l.err = e.containers(ctx); l.err != nil {
@@ -267,7 +267,7 @@ func (w *Watcher) list(ctx context.Context, e engine, number uint64) listing {
 	if l.needsNames() {
 		names, err := e.networks(ctx)
 		if err != nil {
-			names = map[netip.Prefix]string{} // their subnets will do
+			names = map[netip.Prefix]string{} // the error then shows subnets only
 		}
 		l.networks = names
 	}

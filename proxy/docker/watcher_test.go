@@ -62,14 +62,14 @@ func (f *fake) events(ctx context.Context, ready func(), handle func(event)) err
 
 func (f *fake) close() {}
 
-// set makes list all there is.
+// set replaces the list.
 func (f *fake) set(list ...container) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.list = list
 }
 
-// is returns a service's container that runs at 10.0.0.<host>.
+// is returns a container of a service that runs at 10.0.0.<host>.
 func is(id string, host int, labels ...string) container {
 	c := container{
 		id: id, name: "shop-" + id, created: 1000, state: "running", ports: []uint16{8080},
@@ -82,7 +82,7 @@ func is(id string, host int, labels ...string) container {
 	return c
 }
 
-// read is a reader of labels that knows little.
+// read is a reader of labels for tests.
 func read(name string, labels map[string]string) (Reading, error) {
 	if labels["bad"] != "" {
 		return Reading{}, errors.New("bad labels\nin two lines")
@@ -104,8 +104,7 @@ type trial struct {
 	swaps   int
 }
 
-// run runs a trial in a bubble, in which time passes only while everybody waits. change may change
-// its configuration.
+// run runs a trial in a synctest bubble. change may change its configuration.
 func run(t *testing.T, story func(*trial), change ...func(*Config, *fake)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +135,7 @@ func run(t *testing.T, story func(*trial), change ...func(*Config, *fake)) {
 // after lets d pass.
 func (tr *trial) after(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// event tells an event.
+// event sends an event.
 func (tr *trial) event(action, id, signal string) {
 	tr.sink(event{action: action, container: id, signal: signal, network: "shop_net", enabled: true})
 	synctest.Wait()
@@ -187,12 +186,12 @@ func TestContainersComeAndGo(t *testing.T) {
 		tr.after(quiet)
 		tr.want("scaled", "a=1@11:8080,2@12:8080")
 
-		// The list still calls it running: it has been told to end, and works off what it has.
+		// The list still calls it running: it was told to stop, and finishes its requests.
 		tr.event("kill", "2", "15")
 		tr.want("told to end, at once", "a=1@11:8080")
 		tr.after(10 * time.Second)
 		tr.want("ten seconds later", "a=1@11:8080")
-		// Docker says that it has died before it writes it down.
+		// Docker sends the event before it updates the list.
 		tr.event("die", "2", "")
 		tr.after(time.Second)
 		tr.want("dead, and listed as running", "a=1@11:8080")
@@ -261,7 +260,7 @@ func TestRemovalsAreAtOnce(t *testing.T) {
 	})
 }
 
-// A list that was drawn before an event and comes after it does not undo it.
+// TestLateList: a list made before an event does not undo it, even if the list arrives later.
 func TestLateList(t *testing.T) {
 	run(t, func(tr *trial) {
 		tr.set(is("1", 11), is("2", 12))
@@ -273,14 +272,15 @@ func TestLateList(t *testing.T) {
 		tr.after(quiet + 100*time.Millisecond) // the list is under way
 		tr.set(is("1", 11))
 		tr.event("pause", "2", "")
-		tr.after(210 * time.Millisecond) // it has come, with the container
+		tr.after(210 * time.Millisecond) // the list has arrived, with the container in it
 		tr.want("the late list", "a=1@11:8080")
 		tr.after(time.Second)
 		tr.want("the next one", "a=1@11:8080")
 	})
 }
 
-// Events that keep coming are one list after patience; those of others are none.
+// TestDebounce: events that keep coming cause one list after patience. Events of other containers
+// cause none.
 func TestDebounce(t *testing.T) {
 	run(t, func(tr *trial) {
 		tr.after(time.Second)
@@ -307,7 +307,7 @@ func TestDebounce(t *testing.T) {
 	})
 }
 
-// An event that is lost is made up for within resyncEvery.
+// TestLostEvent: a list makes up for a lost event within resyncEvery.
 func TestLostEvent(t *testing.T) {
 	run(t, func(tr *trial) {
 		tr.after(time.Second)
@@ -346,7 +346,7 @@ func TestDockerGoesAway(t *testing.T) {
 	})
 }
 
-// A container that was started while nobody heard of it is not taken for one that is
+// TestStartWhileAway: a container that started while the watcher was disconnected does not count as
 // ending.
 func TestStartWhileAway(t *testing.T) {
 	run(t, func(tr *trial) {
@@ -375,8 +375,8 @@ func TestSettledWithoutDocker(t *testing.T) {
 	})
 }
 
-// A stream that ends after a long life, as those of docker-proxy do, is begun anew without a
-// complaint. One that ends early is a failure.
+// TestStreamEndsOfAge: a stream that ends after a long life, as streams of docker-proxy do, is
+// opened again without a warning. A stream that ends early is a failure.
 func TestStreamEndsOfAge(t *testing.T) {
 	run(t, func(tr *trial) {
 		tr.set(is("1", 11))

@@ -1,5 +1,5 @@
-// Package dockertest is a Docker API for tests: as much of it as discovery asks for,
-// with a script for what goes wrong.
+// Package dockertest is a Docker API for tests. It offers what discovery uses, and can misbehave on
+// request.
 package dockertest
 
 import (
@@ -23,28 +23,28 @@ type Container struct {
 	Labels   map[string]string
 	State    string // empty: running
 	Status   string // such as "Up 2 seconds (healthy)"
-	Port     uint16 // that the image exposes; 0: none
+	Port     uint16 // exposed by the image; 0: none
 	Network  string // empty: bridge
 	Address  string // empty: none
-	Bits     int    // of the network's prefix; 0: 24
+	Bits     int    // prefix length of the network; 0: 24
 }
 
-// Fault is what is wrong with the API.
+// Fault is a way in which the API misbehaves.
 type Fault int
 
 // The faults.
 const (
 	None     Fault = iota
-	Hang           // requests are accepted and never answered
+	Hang           // requests are accepted and get no response
 	Broken         // 500
 	Garbage        // no JSON
 	Huge           // a response without end
 	NoEvents       // events are refused, lists are not
 )
 
-// Server is a Docker API. Its methods may be called by any goroutine.
+// Server is a Docker API. Its methods are safe for concurrent use.
 type Server struct {
-	// Host is what the gateway is told, Socket the path if it is a socket.
+	// Host is the address for the gateway's configuration. Socket is the path, if it is a socket.
 	Host, Socket string
 
 	t        testing.TB
@@ -55,12 +55,12 @@ type Server struct {
 	containers []Container
 	networks   map[string]string // subnets by name
 	fault      Fault
-	ended      chan struct{} // closed when what runs shall end
+	ended      chan struct{} // closed to end the running requests
 	streams    map[chan string]struct{}
 	requests   []string
 }
 
-// Start starts an API on a socket, or on TCP. It ends with the test.
+// Start starts an API on a Unix socket or on TCP. The API ends with the test.
 func Start(t testing.TB, network string) *Server {
 	t.Helper()
 	s := &Server{t: t, streams: make(map[chan string]struct{}), ended: make(chan struct{}), networks: make(map[string]string)}
@@ -81,7 +81,7 @@ func (s *Server) listen(network, address string) {
 		s.t.Fatal(err)
 	}
 	s.listener = listener
-	s.server = &http.Server{Handler: http.HandlerFunc(s.answer), ReadHeaderTimeout: time.Minute}
+	s.server = &http.Server{Handler: http.HandlerFunc(s.respond), ReadHeaderTimeout: time.Minute}
 	server := s.server
 	go func() { _ = server.Serve(listener) }()
 }
@@ -95,13 +95,13 @@ func (s *Server) Stop() {
 	_ = s.server.Close()
 }
 
-// Restart opens it again where it was.
+// Restart opens the API again at the same address.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.listen(s.listener.Addr().Network(), s.listener.Addr().String())
 }
 
-// Set makes containers all there are. No event tells.
+// Set replaces the list of containers. It sends no event.
 func (s *Server) Set(containers ...Container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +115,8 @@ func (s *Server) AddNetwork(name, subnet string) {
 	s.networks[name] = subnet
 }
 
-// SetFault makes f what is wrong from now on. Requests that hang go on hanging until
-// they are given up.
+// SetFault sets the fault of later requests. Requests that hang stay so until the client gives up
+// or Stop is called.
 func (s *Server) SetFault(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Server) CutEvents() {
 	s.ended = make(chan struct{})
 }
 
-// Watchers returns how many streams of events are open.
+// Watchers returns the number of open event streams.
 func (s *Server) Watchers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,13 +145,13 @@ func (s *Server) Requests() []string {
 	return slices.Clone(s.requests)
 }
 
-// Event tells all who listen that action happened to the container with that id.
-// attributes are pairs.
+// Event sends an event about the container id to all event streams. attributes are pairs of names
+// and values.
 func (s *Server) Event(action, id string, attributes ...string) {
 	s.emit("container", action, id, append([]string{"snowgate.enable", "true"}, attributes...))
 }
 
-// Emit writes text into all streams of events as it is.
+// Emit writes text to all event streams, unchanged.
 func (s *Server) Emit(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Server) emit(kind, action, id string, attributes []string) {
 
 var version = regexp.MustCompile(`^/v1\.[0-9]+`)
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	path := version.ReplaceAllString(r.URL.Path, "")
 	s.mu.Lock()
 	s.requests = append(s.requests, r.Method+" "+path)
@@ -228,7 +228,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// summary is c as Docker lists it, with things that discovery must not need.
+// summary returns c as Docker lists it, including fields that discovery must not need.
 func (c *Container) summary() map[string]any {
 	pick := func(value, otherwise string) string {
 		if value == "" {

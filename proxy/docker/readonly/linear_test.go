@@ -11,7 +11,7 @@ import (
 	"snowgate/integration/lineartest"
 )
 
-// TestLinear: the work of what reads targets and the lists of Docker grows as these do.
+// TestLinear: reading targets and Docker's lists takes time linear in their size.
 func TestLinear(t *testing.T) {
 	asked := func(text string) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)

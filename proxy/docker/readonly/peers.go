@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Bounds of what peers may have under way. One peer must not be able to keep others out.
+// Limits on what peers have under way. No peer can keep others out.
 const (
-	maxRequests     = 64 // but for streams of events
-	maxPeerRequests = 16 // of one address
+	maxRequests     = 64 // without event streams
+	maxPeerRequests = 16 // from one address
 	maxStreams      = 64
 	maxPeerStreams  = 8 // of one address
 	// streamLife is how long a stream lasts at most. A client that still wants events connects
@@ -20,7 +20,7 @@ const (
 	streamLife = time.Hour
 )
 
-// peerOf returns the address that r comes from. Requests without one count as of one peer.
+// peerOf returns the address that r comes from. Requests without an address count as one peer.
 func peerOf(r *http.Request) netip.Addr {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return from.Addr().Unmap()
@@ -33,7 +33,7 @@ type requests struct {
 	byPeer map[netip.Addr]int
 }
 
-// begin reports whether peer may have one more request. If so, end must be called.
+// begin reports whether peer may have one more request. If so, the caller must call end.
 func (q *requests) begin(peer netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,7 +57,7 @@ func (q *requests) end(peer netip.Addr) {
 	}
 }
 
-// streams are the streams of events, the oldest first. It is safe for concurrent use.
+// streams holds the event streams, the oldest first. It is safe for concurrent use.
 type streams struct {
 	mu   sync.Mutex
 	open []*stream
@@ -68,9 +68,9 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-// begin adds a stream, which must stop when ctx ends. It ends the oldest stream of the same peer
-// if that has too many, or else, if all together are too many, the oldest of the peer that has
-// most, so that a peer that comes is never refused.
+// begin adds a stream, which must stop when ctx ends. If the peer has too many streams, its oldest
+// one ends. If all peers together have too many, the oldest stream of the peer with the most
+// streams ends. So a new stream is never refused.
 func (s *streams) begin(parent context.Context, peer netip.Addr) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithTimeout(parent, streamLife)
 	one := &stream{peer, cancel}
@@ -87,7 +87,7 @@ func (s *streams) begin(parent context.Context, peer netip.Addr) (ctx context.Co
 	}
 }
 
-// crowding returns the stream that has to end now that peer has one more, or nil.
+// crowding returns the stream that must end now that peer has one more, or nil.
 func (s *streams) crowding(peer netip.Addr) *stream {
 	byPeer := make(map[netip.Addr]int)
 	most := 0
@@ -106,7 +106,7 @@ func (s *streams) crowding(peer netip.Addr) *stream {
 	return nil
 }
 
-// drop ends a stream, if it has not ended yet. s.mu is held.
+// drop ends a stream that has not ended yet. s.mu is held.
 func (s *streams) drop(one *stream) {
 	one.cancel()
 	s.open = slices.DeleteFunc(s.open, func(other *stream) bool { return other == one })

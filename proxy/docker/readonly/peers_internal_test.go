@@ -29,11 +29,11 @@ func TestStreamsHaveAnEnd(t *testing.T) {
 	})
 }
 
-// Whoever has most gives way, and never the one that has just come.
+// TestStreamsOfManyPeers: the peer with the most streams gives way, and never the newest stream.
 func TestStreamsOfManyPeers(t *testing.T) {
 	var all streams
 	var contexts []context.Context
-	for n := range byte(maxStreams - maxPeerStreams) { // one each
+	for n := range byte(maxStreams - maxPeerStreams) { // one stream each
 		ctx, _ := all.begin(t.Context(), peer(10+n))
 		contexts = append(contexts, ctx)
 	}
@@ -63,7 +63,7 @@ func TestStreamsOfManyPeers(t *testing.T) {
 	if open != maxPeerStreams-1 || greedy[len(greedy)-1].Err() != nil {
 		t.Errorf("the peer with many has %d streams, want %d, the newest among them", open, maxPeerStreams-1)
 	}
-	for n := range byte(100) { // more peers than there are places
+	for n := range byte(100) { // more peers than streams
 		if ctx, _ := all.begin(t.Context(), peer(100+n)); ctx.Err() != nil || len(all.open) > maxStreams {
 			t.Fatalf("a peer that came is out, or there are %d streams", len(all.open))
 		}

@@ -35,17 +35,17 @@ import (
 	"snowgate/proxy/docker"
 )
 
-// Bounds.
+// Time limits.
 const (
-	callTimeout  = 10 * time.Second // of every request but for events
-	writeTimeout = 10 * time.Second // of each event
+	callTimeout  = 10 * time.Second // for each request, except the event stream
+	writeTimeout = 10 * time.Second // for each event
 )
 
-// Proxy answers for the Docker API. It is an [http.Handler] that is safe for
+// Proxy is an [http.Handler] that serves the read-only part of the Docker API. It is safe for
 // concurrent use.
 type Proxy struct {
-	// Asked, if set before the first request, is told of every request to Docker: nil if Docker
-	// answered, else why it cannot be reached. It may be called by many goroutines at once.
+	// Asked, if set before the first request, is called after every request to Docker: with nil if
+	// Docker responded, and else with the reason why it cannot be reached. Calls may overlap.
 	Asked func(error)
 
 	client   *http.Client
@@ -53,8 +53,7 @@ type Proxy struct {
 	streams  streams
 }
 
-// New returns a proxy for the Docker API behind the socket at path. It contacts
-// nobody.
+// New returns a proxy for the Docker API behind the socket at path. It does not connect.
 func New(socket string) *Proxy {
 	var dialer net.Dialer
 	return &Proxy{
@@ -73,15 +72,15 @@ func New(socket string) *Proxy {
 	}
 }
 
-// Ping asks Docker whether it is there, and tells Asked.
+// Ping sends /_ping to Docker and calls Asked with the result.
 func (p *Proxy) Ping(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", nil)
 	if err == nil {
-		var answer *http.Response
-		if answer, err = p.client.Do(request); err == nil {
-			defer answer.Body.Close()
+		var response *http.Response
+		if response, err = p.client.Do(request); err == nil {
+			defer response.Body.Close()
 		}
 	}
 	if p.Asked != nil {
@@ -89,23 +88,23 @@ func (p *Proxy) Ping(ctx context.Context) {
 	}
 }
 
-// allowed matches the targets that are let through, in the one spelling in which they
-// are: it is compared with the bytes of the request line, so nothing is decoded.
+// allowed matches the targets that are let through. It is compared with the bytes of the request
+// line, so no other spelling of a target passes.
 var allowed = regexp.MustCompile(`^(/v[0-9]{1,2}\.[0-9]{1,3})?(/_ping|/containers/json|/networks|/events)(\?[^#]*)?$`)
 
-// errForbidden refuses everything that is not let through.
+// errForbidden is the response to every request that is not let through.
 var errForbidden = problem.New(http.StatusForbidden, "This proxy only lists containers, networks and events.", nil)
 
-// ServeHTTP asks Docker what r asks, if it may, and responds with the part that may be
-// known.
+// ServeHTTP sends the request r to Docker, if it is allowed, and responds with the permitted part
+// of the response.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := p.answer(w, r); err != nil {
+	if err := p.respond(w, r); err != nil {
 		problem.Write(w, r, err)
 	}
 }
 
-// answer returns an error if nothing was written yet.
-func (p *Proxy) answer(w http.ResponseWriter, r *http.Request) error {
+// respond returns an error only if nothing has been written yet.
+func (p *Proxy) respond(w http.ResponseWriter, r *http.Request) error {
 	path, err := target(r)
 	if err != nil {
 		return err
@@ -130,7 +129,7 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// target returns the path without its version, if r may be answered.
+// target returns the path of r without the API version, or an error if r is not allowed.
 func target(r *http.Request) (path string, err error) {
 	match := allowed.FindStringSubmatch(r.RequestURI)
 	isGet := r.Method == http.MethodGet || r.Method == http.MethodHead && match != nil && match[2] == "/_ping"
@@ -140,7 +139,7 @@ func target(r *http.Request) (path string, err error) {
 	return match[2], nil
 }
 
-// ask sends the question of r to Docker. The response is one of success.
+// ask sends the request r to Docker. It returns an error unless the status of the response is 200.
 func (p *Proxy) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
 	question := url.URL{Scheme: "http", Host: "docker", Path: r.URL.Path, RawQuery: query(r.URL.Query()).Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, question.String(), nil)
@@ -148,22 +147,22 @@ func (p *Proxy) ask(ctx context.Context, r *http.Request) (*http.Response, error
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
-	answer, err := p.client.Do(request)
+	response, err := p.client.Do(request)
 	if p.Asked != nil && ctx.Err() == nil {
 		p.Asked(err)
 	}
 	switch {
 	case err != nil:
 		return nil, problem.New(http.StatusBadGateway, "Docker cannot be reached.", err)
-	case answer.StatusCode == http.StatusOK:
-		return answer, nil
+	case response.StatusCode == http.StatusOK:
+		return response, nil
 	}
-	defer answer.Body.Close()
-	return nil, refusal(answer)
+	defer response.Body.Close()
+	return nil, refusal(response)
 }
 
-// query returns those of the parameters that are let through. "size" would have Docker
-// measure the disk.
+// query returns the parameters that are let through. "size" is not among them: Docker would measure
+// the disk.
 func query(given url.Values) url.Values {
 	passed := url.Values{}
 	for _, name := range []string{"all", "filters", "since", "until"} {
@@ -174,29 +173,29 @@ func query(given url.Values) url.Values {
 	return passed
 }
 
-// refusal words a response that is none of success. What Docker says is meant for
-// whoever asked: mostly that it does not know the version.
-func refusal(answer *http.Response) error {
+// refusal converts an error response of Docker. A client error keeps its status and Docker's
+// message, which the client needs: mostly, Docker does not know the version.
+func refusal(response *http.Response) error {
 	var told struct{ Message string }
-	_ = json.NewDecoder(docker.BoundRefusal(answer.Body)).Decode(&told) // or it says nothing
-	cause := fmt.Errorf("docker answered %s", answer.Status)
-	if answer.StatusCode < 400 || answer.StatusCode > 499 {
+	_ = json.NewDecoder(docker.BoundRefusal(response.Body)).Decode(&told) // without a message, it stays empty
+	cause := fmt.Errorf("docker responded with %s", response.Status)
+	if response.StatusCode < 400 || response.StatusCode > 499 {
 		return problem.New(http.StatusBadGateway, "Docker failed.", cause)
 	}
-	return problem.New(answer.StatusCode, told.Message, cause)
+	return problem.New(response.StatusCode, told.Message, cause)
 }
 
-// ping responds with the versions, by which clients choose how to speak.
+// ping responds with Docker's versions, by which clients choose the version that they speak.
 func (p *Proxy) ping(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
-	answer, err := p.ask(ctx, r)
+	response, err := p.ask(ctx, r)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	for _, name := range []string{"Api-Version", "Ostype"} {
-		if value := answer.Header.Get(name); value != "" {
+		if value := response.Header.Get(name); value != "" {
 			w.Header().Set(name, value)
 		}
 	}
@@ -219,17 +218,17 @@ func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) e
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(*list) // a caller that is gone cannot be told more
+	_ = json.NewEncoder(w).Encode(*list) // nobody is left to see an error
 	return nil
 }
 
-// events passes on what happens, until either side ends, or r is to make room for others.
+// events passes on the events until either side ends, or until r must make room for others.
 func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
-	answer, err := p.ask(r.Context(), r)
+	response, err := p.ask(r.Context(), r)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	controller := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
@@ -237,7 +236,7 @@ func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
 	if controller.SetReadDeadline(time.Time{}) != nil || controller.Flush() != nil {
 		return nil
 	}
-	decoder := json.NewDecoder(docker.BoundEvents(answer.Body))
+	decoder := json.NewDecoder(docker.BoundEvents(response.Body))
 	for {
 		var e event
 		if decoder.Decode(&e) != nil {

@@ -42,12 +42,12 @@ func exchange(t *testing.T, address, raw string) (int, string) {
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	_, _ = io.WriteString(conn, raw)
 	method, _, _ := strings.Cut(raw, " ")
-	answer, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 	if err != nil {
 		t.Fatalf("%q: %v", raw, err)
 	}
-	body, _ := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(body)
+	body, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(body)
 }
 
 const listing = "/containers/json?all=1&filters=%7B%22label%22%3A%7B%22snowgate.enable%22%3Atrue%7D%7D"
@@ -131,7 +131,7 @@ func TestEventsAreReduced(t *testing.T) {
 	}
 }
 
-// Who goes away takes what was asked of Docker along.
+// TestEventsEndWithTheirClient: when a client goes away, its request to Docker ends.
 func TestEventsEndWithTheirClient(t *testing.T) {
 	docker, proxy := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -169,7 +169,7 @@ func TestDockerFails(t *testing.T) {
 	}
 }
 
-// TestOnePeerKeepsNobodyOut: whoever opens streams without end only ends its own.
+// TestOnePeerKeepsNobodyOut: a peer that opens many streams ends only its own.
 func TestOnePeerKeepsNobodyOut(t *testing.T) {
 	docker, proxy := start(t)
 	open := func(from string) *http.Response {
@@ -207,7 +207,7 @@ func TestOnePeerKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// Nothing but the targets that are let through gets to Docker, however it is spelt.
+// FuzzTarget: Docker gets no other targets than the permitted ones, however they are spelt.
 func FuzzTarget(f *testing.F) {
 	for _, seed := range []string{"/networks", "/v1.41/events", "//_ping", "/containers/json?x", "/networks/%2e%2e/info", "/_ping#", "http://x/_ping"} {
 		f.Add(seed)

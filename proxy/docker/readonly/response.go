@@ -7,7 +7,7 @@ import (
 	"snowgate/proxy/docker"
 )
 
-// container is what is told of a container in the list.
+// container is the part of a container that the list shows.
 type container struct {
 	ID              string `json:"Id"`
 	Names           []string
@@ -36,7 +36,7 @@ type endpoint struct {
 	GlobalIPv6PrefixLen int
 }
 
-// network is what is told of a network in the list.
+// network is the part of a network that the list shows.
 type network struct {
 	Name string
 	ID   string `json:"Id"`
@@ -45,7 +45,7 @@ type network struct {
 	}
 }
 
-// event is what is told of an event.
+// event is the part of an event that the stream shows.
 type event struct {
 	Type   string
 	Action string
@@ -57,13 +57,13 @@ type event struct {
 	TimeNano int64 `json:"timeNano,omitempty"`
 }
 
-// known reports whether e is an event of a container or a network. Those of commands
-// that are run in a container have the command in their name.
+// known reports whether e is an event of a container or a network. Events of commands that run in a
+// container are not: their names hold the command.
 func (e *event) known() bool {
 	return (e.Type == "container" || e.Type == "network") && !strings.HasPrefix(e.Action, "exec_")
 }
 
-// labels keeps the labels that discovery looks at.
+// labels keeps the labels that discovery reads.
 type labels map[string]string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -71,8 +71,9 @@ func (l *labels) UnmarshalJSON(text []byte) error {
 	return keep((*map[string]string)(l), text, docker.LooksAt)
 }
 
-// attributes keeps those of an event that discovery looks at. The labels of a container
-// are among them; that it has one of the gateway's is told, but not what it says.
+// attributes keeps the attributes of an event that discovery reads. Docker puts the labels of the
+// container among the attributes. attributes keeps only [docker.EnableLabel], whose value does not
+// matter.
 type attributes map[string]string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -82,7 +83,7 @@ func (a *attributes) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// keep decodes an object of texts and keeps what is wanted of it.
+// keep decodes an object of strings and keeps the wanted members.
 func keep(kept *map[string]string, text []byte, wanted func(name string) bool) error {
 	var all map[string]string
 	if err := json.Unmarshal(text, &all); err != nil {
