@@ -10,18 +10,18 @@ import (
 // body is the state of the body of a response.
 type body struct {
 	kind    bodyKind
-	left    int64 // of the body, or of the chunk
-	within  bool  // a chunk has begun, so its end is due
+	left    int64 // bytes of the body, or of the chunk
+	within  bool  // a chunk has begun, so its end must follow
 	ended   bool
-	err     error // by which it broke off
+	err     error // why the body was cut off
 	trailer []Field
 }
 
-// bodyKind is how the end of a body is told.
+// bodyKind says how the end of a body is recognized.
 type bodyKind uint8
 
 const (
-	sized   bodyKind = iota // by its length, which may be nothing
+	sized   bodyKind = iota // by its length, which may be 0
 	chunked                 // RFC 9112 §7.1
 	closing                 // by the end of the connection
 )
@@ -42,9 +42,9 @@ func (c *Call) expectBody(method string) {
 	c.body.ended = c.body.kind == sized && c.body.left == 0
 }
 
-// Read reads from the body of the response. It returns io.EOF, together with the last
-// bytes where that is known, only if the body is whole; one that breaks off ends with
-// another error. With the end, the connection is free for others, if it is fit for that.
+// Read reads from the body of the response. It returns io.EOF only at the end of a whole body, and
+// with the last bytes if it knows that they are the last. A body that is cut off ends with another
+// error. At the end, the connection is kept for the next call if it can be used again.
 func (c *Call) Read(p []byte) (n int, err error) {
 	b := &c.body
 	switch {
@@ -75,7 +75,7 @@ func (c *Call) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Ready reports whether a Read would not have to wait.
+// Ready reports whether a Read would return without waiting.
 func (c *Call) Ready() bool {
 	b := &c.body
 	switch {
@@ -87,11 +87,11 @@ func (c *Call) Ready() bool {
 	return len(c.conn.buffered()) > 0
 }
 
-// Trailer returns the fields after a body in chunks (RFC 9112 §7.1.2), with canonical
-// names. They are there when Read has returned io.EOF.
+// Trailer returns the fields after a chunked body (RFC 9112 §7.1.2), with canonical names. It is
+// valid after Read has returned io.EOF.
 func (c *Call) Trailer() []Field { return c.body.trailer }
 
-// readChunked reads as many chunks as there are without waiting for another one.
+// readChunked reads as many chunks as it can without waiting for another one.
 func (c *Call) readChunked(p []byte) (n int, err error) {
 	for {
 		if c.body.left == 0 {
@@ -114,8 +114,8 @@ func (c *Call) readChunked(p []byte) (n int, err error) {
 	}
 }
 
-// nextChunk reads up to the first byte of the next chunk. It returns io.EOF if there is
-// none, after the trailer.
+// nextChunk reads up to the first byte of the next chunk. After the last chunk, it reads the
+// trailer and returns io.EOF.
 func (c *Call) nextChunk() error {
 	if c.body.within {
 		if _, err := c.conn.line(0); err != nil {
@@ -157,12 +157,11 @@ func (c *Call) readTrailer() error {
 	}
 }
 
-// parseChunkSize reads the line that begins a chunk. Extensions are dropped (RFC 9112
-// §7.1.1).
+// parseChunkSize reads the first line of a chunk. It ignores extensions (RFC 9112 §7.1.1).
 func parseChunkSize(line []byte) (int64, error) {
 	digits, _, _ := bytes.Cut(line, []byte(";"))
 	digits = bytes.TrimRight(digits, " \t")
-	if len(digits) == 0 || len(digits) > 15 { // of 60 bits
+	if len(digits) == 0 || len(digits) > 15 { // 60 bits
 		return 0, malformed("chunk", string(line))
 	}
 	for _, c := range digits {
@@ -173,7 +172,7 @@ func parseChunkSize(line []byte) (int64, error) {
 	return strconv.ParseInt(string(digits), 16, 64)
 }
 
-// chunkReady reports whether nextChunk would not have to wait.
+// chunkReady reports whether nextChunk would return without waiting.
 func (c *Call) chunkReady() bool {
 	rest := c.conn.buffered()
 	if c.body.within {
@@ -186,7 +185,7 @@ func (c *Call) chunkReady() bool {
 	switch {
 	case end < 0:
 		return false
-	case rest[0] == '0': // perhaps the last one, with a trailer
+	case rest[0] == '0': // perhaps the last chunk, with a trailer
 		return headEnd(rest, end) >= 0
 	}
 	return true

@@ -10,43 +10,40 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Call is one request and its response. Everything but [Call.Abort] is for one goroutine
-// at a time.
+// Call is one request and its response. Only [Call.Abort] is safe for concurrent use; one goroutine
+// at a time may call the other methods.
 type Call struct {
-	// Status, Header and Length are those of the response. Header has canonical names
-	// and is as it was received, but for a length that another one makes void. Length
-	// is -1 if only the end of the body tells. They are valid when Send has returned
-	// nil.
+	// Status, Header and Length are valid after Send has returned nil. Header is as received, with
+	// canonical names, except that a void Content-Length is removed. Length is -1 if only the end
+	// of the body tells its length.
 	Status int
 	Header []Field
 	Length int64
 
-	// Reused tells that the last connection that was tried had carried requests of
-	// others, Heard that a byte came back on it. They are valid when Send has
-	// returned.
+	// Reused says that the last connection tried had carried other requests, and Heard that the
+	// server sent at least one byte on it. Both are valid after Send has returned.
 	Reused, Heard bool
 
 	transport *Transport
 	conn      *conn // nil when the call is over
 	upload    *upload
 	body      body
-	coded     bool // in chunks
+	coded     bool // the body is chunked
 	lasting   bool // the connection may be used again
 	few       [12]Field
 
 	mu      sync.Mutex
-	open    *conn              // what Abort closes
-	cancel  context.CancelFunc // of a dial
+	open    *conn              // the connection that Abort closes
+	cancel  context.CancelFunc // cancels a dial
 	aborted bool
 }
 
-// Send sends r and waits for the header of the response. With fresh, it does so on a
-// new connection, else on one that was kept, if there is any. If it returns an error
-// the call is over, though r.Body may still be in use; see [Call.Wait].
+// Send sends r and waits for the header of the response. If fresh is set, it uses a new connection;
+// otherwise it prefers a kept one. After an error the call is over, but r.Body may still be in use;
+// see [Call.Wait].
 //
-// Kept connections that turn out to be closed before anything was written are passed
-// over. If anything was written, the request is not sent again: that is left to the
-// caller, who knows whether it may be.
+// Send skips kept connections that turn out to be closed before anything was written. Once a byte
+// was written, Send does not repeat the request. The caller decides whether it may be repeated.
 func (c *Call) Send(ctx context.Context, r *Request, fresh bool) error {
 	for {
 		conn, err := c.connect(ctx, fresh)
@@ -65,7 +62,7 @@ func (c *Call) Send(ctx context.Context, r *Request, fresh bool) error {
 	}
 }
 
-// connect takes a connection for the call.
+// connect takes a kept connection for the call, or makes one.
 func (c *Call) connect(ctx context.Context, fresh bool) (*conn, error) {
 	var one *conn
 	if !fresh {
@@ -87,7 +84,7 @@ func (c *Call) connect(ctx context.Context, fresh bool) (*conn, error) {
 	return one, nil
 }
 
-// dial makes a connection, unless the call is aborted.
+// dial makes a connection. It fails if the call is aborted.
 func (c *Call) dial(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,15 +97,15 @@ func (c *Call) dial(ctx context.Context) (*conn, error) {
 	return c.transport.dial(ctx)
 }
 
-// sendOn sends r on one connection and reads the head of the response. It returns how
-// many bytes were written.
+// sendOn sends r on one connection and reads the header of the response. It returns the number of
+// bytes written.
 func (c *Call) sendOn(conn *conn, r *Request) (wrote int, err error) {
 	head, err := r.appendHead(conn.out[:0])
 	if cap(head) <= maxKeptOut {
 		conn.out = head
 	}
 	if err != nil {
-		conn.kept = false // it is not the connection's fault
+		conn.kept = false // the connection is not to blame
 		return 0, err
 	}
 	var begin func()
@@ -126,7 +123,7 @@ func (c *Call) sendOn(conn *conn, r *Request) (wrote int, err error) {
 	return wrote, c.receive(r)
 }
 
-// receive reads heads up to that of the response proper.
+// receive reads interim responses, and then the header of the final response.
 func (c *Call) receive(r *Request) error {
 	for range MaxInterim {
 		head, err := c.conn.head(c.transport.MaxHeader)
@@ -155,8 +152,8 @@ func (c *Call) receive(r *Request) error {
 	return fmt.Errorf("%w: more than %d interim ones", ErrResponse, MaxInterim)
 }
 
-// Abort makes the call fail, whatever it waits for. Any goroutine may call it at any time; a call
-// that is over is not harmed.
+// Abort makes the call fail at once. It is safe for concurrent use at any time, and does nothing to
+// a call that is over.
 func (c *Call) Abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,9 +193,9 @@ func (c *Call) hangUp() {
 // waited for the whole of it.
 const settleTime = 50 * time.Millisecond
 
-// finish returns the connection for the next call and reports true. It does so only if the response
-// was read to its end, the request was written to its end (or is within limit), and neither side
-// wants to close.
+// finish keeps the connection for the next call, and reports whether it did. The response must have
+// been read to its end, the request written to its end within limit, and neither side may want to
+// close.
 func (c *Call) finish(limit time.Duration) bool {
 	if c.conn == nil || !c.body.ended || !c.lasting || len(c.conn.buffered()) > 0 || !c.upload.complete(limit) || !c.letGo() {
 		return false
@@ -209,8 +206,8 @@ func (c *Call) finish(limit time.Duration) bool {
 	return true
 }
 
-// Close ends the call. The connection is closed, unless it is fit for another one. Close
-// may be called more than once.
+// Close ends the call. It keeps the connection if it can be used again, and closes it otherwise.
+// Close may be called more than once.
 func (c *Call) Close() error {
 	if c.conn != nil && !c.finish(settleTime) {
 		c.hangUp()
@@ -218,8 +215,8 @@ func (c *Call) Close() error {
 	return nil
 }
 
-// Wait waits until nobody reads the body of the request any more. The call must be over; a blocked
-// Read of the body must be ended by other means.
+// Wait waits until nobody reads the body of the request any more. The call must be over. Wait does
+// not end a blocked Read of the body.
 func (c *Call) Wait() { c.upload.wait() }
 
 // Tunnel returns the connection as it is, after a response that switches protocols (RFC 9110
@@ -235,13 +232,13 @@ func (t *tunnel) Read(p []byte) (int, error) { return t.conn.read(p) }
 
 func (t *tunnel) Write(p []byte) (int, error) { return t.conn.net.Write(p) }
 
-// Close may be called by any goroutine, more than once.
+// Close is safe for concurrent use, and may be called more than once.
 func (t *tunnel) Close() error {
 	t.call.Abort()
 	return nil
 }
 
-// CloseWrite tells the server that nothing more comes.
+// CloseWrite tells the server that no more bytes follow.
 func (t *tunnel) CloseWrite() error {
 	half, ok := t.conn.net.(interface{ CloseWrite() error })
 	if !ok {
@@ -250,7 +247,7 @@ func (t *tunnel) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Do is [Call.Send] with a context: ctx aborts the call. The caller closes it.
+// Do is [Call.Send] with a context: the end of ctx aborts the call. The caller must close the call.
 func (t *Transport) Do(ctx context.Context, r *Request) (*Call, error) {
 	call := t.Call()
 	stop := context.AfterFunc(ctx, func() { defer panics.Catch(panics.Upstream, nil); call.Abort() })

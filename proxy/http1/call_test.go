@@ -70,7 +70,7 @@ func TestHeadWithABody(t *testing.T) {
 	}
 }
 
-// TestUnreadBodyClosesTheConnection, because nobody knows how much of it there is.
+// TestUnreadBodyClosesTheConnection: the rest of an unread body may have any length.
 func TestUnreadBodyClosesTheConnection(t *testing.T) {
 	gone := make(chan struct{})
 	s := newServer(t, func(c *client) {
@@ -90,7 +90,7 @@ func TestUnreadBodyClosesTheConnection(t *testing.T) {
 	}
 }
 
-// TestNothingIsRepeated: the second request on a connection is read and not answered.
+// TestNothingIsRepeated: the server reads the second request of a connection and does not respond.
 func TestNothingIsRepeated(t *testing.T) {
 	s := newServer(t, func(c *client) {
 		c.next()
@@ -110,7 +110,7 @@ func TestNothingIsRepeated(t *testing.T) {
 	}
 }
 
-// TestAbort ends a call, wherever it is.
+// TestAbort: Abort ends a call in every state.
 func TestAbort(t *testing.T) {
 	asked, gone := make(chan struct{}, 1), make(chan struct{}, 1)
 	s := newServer(t, func(c *client) {
@@ -136,7 +136,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestAbortWithinABody ends the Read.
+// TestAbortWithinABody: Abort ends a Read.
 func TestAbortWithinABody(t *testing.T) {
 	s := newServer(t, func(c *client) {
 		c.next()
@@ -163,7 +163,7 @@ func TestAbortWithinABody(t *testing.T) {
 	_ = call.Close()
 }
 
-// TestLateAbort does not harm the call that has the connection now.
+// TestLateAbort: Abort does not affect the call that has the connection now.
 func TestLateAbort(t *testing.T) {
 	s := newServer(t, saysAlways(okResponse))
 	first, second := s.Call(), s.Call()
@@ -184,7 +184,7 @@ func TestLateAbort(t *testing.T) {
 	}
 }
 
-// TestAbortWhileDialing does not wait for the connection.
+// TestAbortWhileDialing: Abort does not wait for the connection.
 func TestAbortWhileDialing(t *testing.T) {
 	s := newServer(t, saysAlways(okResponse))
 	dialing := make(chan struct{})
@@ -246,7 +246,7 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// TestIdleConnections are bounded in number and in time.
+// TestIdleConnections: idle connections are limited in number and time.
 func TestIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := &Transport{MaxIdle: 3, IdleTimeout: 30 * time.Second}
@@ -297,8 +297,7 @@ func TestIdleConnections(t *testing.T) {
 	})
 }
 
-// TestPipes: connections that are no sockets do as well, and what came unasked on one is
-// noticed.
+// TestPipes: connections that are not sockets work, too, and unexpected bytes on them are noticed.
 func TestPipes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialed := 0
@@ -338,7 +337,7 @@ func TestManyCalls(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s := newServer(t, func(c *client) {
 		for c.next() {
-			<-c.server.requests // of anybody
+			<-c.server.requests // of any call
 			path := make([]byte, 9)
 			_, _ = io.ReadFull(c.in, path)
 			c.says("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n" + string(path))
@@ -362,7 +361,7 @@ func TestManyCalls(t *testing.T) {
 		t.Errorf("%d callers took %d connections", callers, n)
 	}
 	s.CloseIdleConnections()
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before+1; { // the listener
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before+1; { // one: the listener
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
@@ -370,7 +369,7 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// TestAllocations of a call on a connection that was kept.
+// TestAllocations counts the allocations of a call on a kept connection.
 func TestAllocations(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "the harness allocates")
 	s := newServer(t, func(c *client) {

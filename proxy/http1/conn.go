@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// readBuffer is the size of the buffer of a connection. It grows for a larger header,
-// for as long as that is read.
+// readBuffer is the size of a connection's buffer. The buffer grows while a larger header is read.
 const readBuffer = 4 << 10
 
-// maxKeptOut is how large the memory for request heads may be that a connection keeps.
+// maxKeptOut limits the buffer for request heads that a connection keeps.
 const maxKeptOut = 8 << 10
 
-// conn is one connection, with what was read of it and not used yet. It belongs to
-// one call at a time; only close may be called by others.
+// conn is one connection with its unused input. It belongs to one call at a time; only close is
+// safe for concurrent use.
 type conn struct {
 	net   net.Conn
 	turn  turn
 	kept  bool      // has carried other requests
-	since time.Time // idle since
+	since time.Time // idle since then
 
-	buf  []byte // buf[r:w] was read and not used
+	buf  []byte // buf[r:w] was read, but not used
 	r, w int
-	out  []byte // memory for the head of a request
+	out  []byte // buffer for the head of a request
 }
 
 func newConn(network net.Conn) (*conn, error) {
@@ -38,10 +37,10 @@ func newConn(network net.Conn) (*conn, error) {
 	return c, nil
 }
 
-// close ends the connection, and whatever waits for it.
+// close closes the connection. Pending reads and writes fail.
 func (c *conn) close() { _ = c.net.Close() }
 
-// buffered returns what was read and not used.
+// buffered returns the bytes that were read, but not used.
 func (c *conn) buffered() []byte { return c.buf[c.r:c.w] }
 
 // take marks the first n bytes of buffered as used.
@@ -56,8 +55,8 @@ func (c *conn) take(n int) {
 	}
 }
 
-// fill waits for more bytes behind those that are buffered, up to most altogether.
-// It returns io.EOF at the end of the connection, [ErrHeaderSize] if there is no room.
+// fill waits for more bytes, up to most in the buffer. It returns io.EOF at the end of the
+// connection, and [ErrHeaderSize] if most bytes are buffered already.
 func (c *conn) fill(most int) error {
 	if c.r > 0 {
 		copy(c.buf, c.buf[c.r:c.w])
@@ -77,7 +76,7 @@ func (c *conn) fill(most int) error {
 	return err
 }
 
-// read reads into p what is buffered, or else what comes next.
+// read reads from the buffer, or from the network if the buffer is empty.
 func (c *conn) read(p []byte) (int, error) {
 	if c.r == c.w {
 		if len(p) >= len(c.buf) {
@@ -92,8 +91,8 @@ func (c *conn) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line returns the next line, of up to most bytes, without its end, which must be CRLF. It
-// is valid until the next read.
+// line returns the next line of up to most bytes without its end, which must be CRLF. The line is
+// valid until the next read.
 func (c *conn) line(most int) ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(c.buffered(), '\n'); i >= 0 {
@@ -101,10 +100,10 @@ func (c *conn) line(most int) ([]byte, error) {
 			if !ok || len(text) > most {
 				return nil, malformed("line", string(text))
 			}
-			c.r += i + 1 // not take, which could give the memory of text away
+			c.r += i + 1 // take could free the memory of text
 			return text, nil
 		}
-		// A CR at the end of what has come may be the first half of the line's end.
+		// A CR at the end of the buffer may be the first half of the line's end.
 		if len(bytes.TrimSuffix(c.buffered(), []byte("\r"))) > most {
 			return nil, malformed("long line", string(c.buffered()))
 		}
@@ -114,8 +113,7 @@ func (c *conn) line(most int) ([]byte, error) {
 	}
 }
 
-// head returns the lines up to the next empty one, with their ends, the empty one
-// included. There may be up to most bytes of them.
+// head returns the lines up to and including the next empty line, but no more than most bytes.
 func (c *conn) head(most int) (string, error) {
 	seen := 0
 	for {
@@ -131,7 +129,7 @@ func (c *conn) head(most int) (string, error) {
 	}
 }
 
-// cutShort words the end of a connection within a head.
+// cutShort returns the error for the end of a connection within a head.
 func (c *conn) cutShort(err error) error {
 	if errors.Is(err, io.EOF) && c.r < c.w {
 		return fmt.Errorf("%w: it ends within its header: %q", ErrResponse, c.buf[c.r:min(c.w, c.r+64)])
@@ -139,8 +137,8 @@ func (c *conn) cutShort(err error) error {
 	return broken(err)
 }
 
-// headEnd returns where the first empty line in b ends, -1 if there is none. The
-// first line counts as none. It begins to look at from.
+// headEnd returns the end of the first empty line in b, or -1. The first line of b does not count.
+// The search starts at from.
 func headEnd(b []byte, from int) int {
 	for {
 		i := bytes.IndexByte(b[from:], '\n')
@@ -157,7 +155,7 @@ func headEnd(b []byte, from int) int {
 	}
 }
 
-// broken is what the end of a connection is where it may not end.
+// broken turns io.EOF into io.ErrUnexpectedEOF.
 func broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

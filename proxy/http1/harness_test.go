@@ -15,17 +15,17 @@ import (
 	"snowgate/integration/cuttest"
 )
 
-// patience bounds waits that succeed at once when the code is right.
+// patience limits waits that end at once if the code is right.
 const patience = 10 * time.Second
 
-// server speaks bytes.
+// server is a server whose connections are under the control of the test.
 type server struct {
 	*Transport
 	accepted atomic.Int64
-	requests chan string // heads that were received
+	requests chan string // the heads of the requests
 }
 
-// newServer serves every connection by serve, which may read requests with next.
+// newServer starts a server that runs serve on every connection.
 func newServer(t testing.TB, serve func(c *client)) *server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,14 +65,14 @@ func newServer(t testing.TB, serve func(c *client)) *server {
 	return s
 }
 
-// client is a connection as the server sees it.
+// client is a connection from the server's point of view.
 type client struct {
 	net.Conn
 	in     *bufio.Reader
 	server *server
 }
 
-// next reads the head of the next request, and reports whether there is one.
+// next reads the head of the next request. It returns false if there is none.
 func (c *client) next() bool {
 	var head strings.Builder
 	for {
@@ -104,17 +104,17 @@ const okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 var get = &Request{Method: "GET", Path: "/", Host: "h"}
 
-// result is what became of a request.
+// result is the outcome of a request.
 type result struct {
 	refused bool // there is no response
 	status  int
 	header  http.Header
 	body    string
-	broken  bool // the body breaks off
+	broken  bool // the body was cut off
 	trailer http.Header
 }
 
-// headerOf returns list as a map, without what concerns the connection.
+// headerOf returns list as a map without the fields about the connection.
 func headerOf(list []Field) http.Header {
 	h := http.Header{}
 	for _, f := range list {
@@ -166,7 +166,7 @@ func waitFor(t testing.TB, done <-chan struct{}, complaint string) {
 	}
 }
 
-// socketPair returns two ends of a connection that needs no port.
+// socketPair returns the two ends of a connection that needs no port.
 func socketPair(t testing.TB, listener net.Listener) (ours, theirs net.Conn) {
 	t.Helper()
 	ours, err := net.Dial("unix", listener.Addr().String())
@@ -180,7 +180,7 @@ func socketPair(t testing.TB, listener net.Listener) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// saysOnce reads a request on conn, says text, and hangs up.
+// saysOnce reads a request on conn, sends text, and hangs up.
 func saysOnce(conn net.Conn, text string) {
 	reader := bufio.NewReader(conn)
 	for {

@@ -22,7 +22,7 @@ func (c *Call) parseHead(head string) error {
 	return c.frame(minor)
 }
 
-// parseStatus reads a status line (RFC 9112 §4). The reason is not looked at.
+// parseStatus reads a status line (RFC 9112 §4). It ignores the reason phrase.
 func parseStatus(line string) (status, minor int, err error) {
 	const shape = "HTTP/1.1 200"
 	version, found := strings.CutPrefix(line, "HTTP/1.")
@@ -42,7 +42,7 @@ func parseStatus(line string) (status, minor int, err error) {
 	return status, int(version[0] - '0'), nil
 }
 
-// appendFields appends the fields of lines, which end with an empty one, to list.
+// appendFields appends the fields in lines, which end with an empty line, to list.
 func appendFields(list []Field, lines string) ([]Field, error) {
 	for {
 		var line string
@@ -62,8 +62,8 @@ func appendFields(list []Field, lines string) ([]Field, error) {
 	}
 }
 
-// look reports whether name is a token, and whether it is spelled as
-// [http.CanonicalHeaderKey] would have it, as most are.
+// look reports whether name is a token, and whether it is spelled as [http.CanonicalHeaderKey]
+// spells it. Most names are, and need no conversion.
 func look(name string) (token, canonical bool) {
 	canonical, begins := true, true
 	for i := range len(name) {
@@ -79,14 +79,14 @@ func look(name string) (token, canonical bool) {
 	return name != "", canonical
 }
 
-// cutLine returns the first of lines, without its end, and the others.
+// cutLine returns the first of lines without its end, and the rest.
 func cutLine(lines string) (line, rest string) {
 	line, rest, _ = strings.Cut(lines, "\n")
 	return strings.TrimSuffix(line, "\r"), rest
 }
 
-// frame finds out where the body ends (RFC 9112 §6.3), and whether the connection
-// may be used again after it (RFC 9112 §9.3).
+// frame determines the end of the body (RFC 9112 §6.3), and whether the connection may be used
+// again after it (RFC 9112 §9.3).
 func (c *Call) frame(minor int) error {
 	length, coded := int64(-1), false
 	lasting := minor == 1
@@ -108,7 +108,8 @@ func (c *Call) frame(minor int) error {
 		}
 	}
 	if coded && length >= 0 {
-		// RFC 9112 §6.3 has the coding win, and the length looks like an attack.
+		// The coding wins (RFC 9112 §6.3). The connection is not used again, because the length
+		// looks like an attack.
 		length, lasting = -1, false
 		c.Header = slices.DeleteFunc(c.Header, func(f Field) bool { return f.Name == "Content-Length" })
 	}
@@ -117,7 +118,7 @@ func (c *Call) frame(minor int) error {
 	return nil
 }
 
-// onlyOneLength removes the repetitions of a length.
+// onlyOneLength removes repeated Content-Length fields.
 func (c *Call) onlyOneLength() {
 	seen := false
 	for i := 0; i < len(c.Header); i++ {
@@ -132,9 +133,9 @@ func (c *Call) onlyOneLength() {
 	}
 }
 
-// parseLength reads a length, which is digits and nothing else.
+// parseLength reads a length, which consists of digits only.
 func parseLength(text string) (int64, error) {
-	n, err := strconv.ParseUint(text, 10, 63) // takes no sign
+	n, err := strconv.ParseUint(text, 10, 63) // accepts no sign
 	return int64(n), err
 }
 

@@ -39,18 +39,19 @@ import (
 // Field is one line of a header.
 type Field struct{ Name, Value string }
 
-// Bounds of what is accepted from a server.
+// Limits on responses.
 const (
-	// MaxInterim is how many heads are read for the one of the response proper; the others are 1xx.
+	// MaxInterim limits the number of heads of a response: all but the last are interim responses
+	// (1xx).
 	MaxInterim = 128
-	// maxChunkLine is the length of a line that begins a chunk, extensions included.
+	// maxChunkLine limits the first line of a chunk, including extensions.
 	maxChunkLine = 1 << 10
 )
 
-// Errors of [Call.Send] and [Call.Read]. Others are those of the network.
+// Errors of [Call.Send] and [Call.Read]. All others are errors of the network.
 var (
-	// ErrRequest says that a request cannot be written: one of its parts has a
-	// character that would make it another request. Nothing was sent.
+	// ErrRequest is returned for a request that cannot be written, because a part of it has a
+	// character that would turn it into another request. Nothing was sent.
 	ErrRequest = errors.New("http1: malformed request")
 	// ErrResponse says that a response was refused. The text after it may quote the
 	// server.
@@ -61,7 +62,7 @@ var (
 	ErrAborted = errors.New("http1: the call was aborted")
 )
 
-// errStale says that a connection that was kept is not fit for use. Nothing was sent.
+// errStale says that a kept connection cannot be used. Nothing was sent.
 var errStale = errors.New("http1: the server has closed the connection, or has said something on it unasked")
 
 // malformed returns an [ErrResponse] with a detail. It cuts the quoted text short.

@@ -39,8 +39,8 @@ func readInPieces(t *testing.T, method, raw string, cuts []int) result {
 	return finish(call)
 }
 
-// cutsOf returns ways to cut n bytes: in two at every place (only around the ends of buffers
-// and at the beginning, if that would be many), byte by byte, and at random.
+// cutsOf returns ways to cut n bytes into pieces: in two at every offset, byte by byte, and at
+// random. If n is large, it cuts in two only at the start and around the ends of buffers.
 func cutsOf(n int, random *rand.Rand) [][]int {
 	var ways [][]int
 	for i := 1; i < n; i++ {

@@ -8,36 +8,36 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Request is what is sent. Every part is written as it is, and refused with
-// [ErrRequest] if it has a character that would make another request of it.
+// Request is the request that [Call.Send] writes. Each part is written unchanged. Send refuses a
+// part with [ErrRequest] if it has a character that would turn the request into another one.
 type Request struct {
 	Method string
-	// Path is the path in its encoding, and Query what follows after a question mark.
-	// HasQuery sends the question mark also if nothing follows.
+	// Path is the encoded path, and Query the text after the question mark. HasQuery sends the
+	// question mark even if Query is empty.
 	Path, Query string
 	HasQuery    bool
 	Host        string
-	// Header is written in this order. It must not have Host, nor what frames a
-	// message: Content-Length and Transfer-Encoding are made of Length.
+	// Header is written in this order. It must not have Host, Content-Length or Transfer-Encoding;
+	// the last two follow from Length.
 	Header []Field
-	// Body is what is sent after the header, nil if nothing is. It is read by another
-	// goroutine than that of [Call.Send], until its end or until a Read fails; see
-	// [Call.Wait]. It is never closed.
+	// Body follows the header; nil: no body. A goroutine other than that of [Call.Send] reads Body,
+	// until its end or an error; see [Call.Wait]. Nobody closes Body.
 	Body io.Reader
-	// Begun is what was read of the body before: it is sent in one write with the header, and
-	// Body is what follows it, nil if nothing does. It needs a Length.
+	// Begun is the first part of the body, which the caller has already read. Begun is sent in one
+	// write with the header; Body is the rest, or nil. Begun needs a Length.
 	Begun []byte
-	// Length is the length of the whole body, -1 if it is not known: then it is sent in chunks.
+	// Length is the length of the whole body, or -1 if it is unknown. A body of unknown length is
+	// sent in chunks.
 	Length int64
-	// Expect tells that Header has Expect: 100-continue. Body is then kept back until
-	// the server asks for it, or says nothing for a while.
+	// Expect says that Header has Expect: 100-continue. Body is then sent when the server asks for
+	// it, or after [Transport.ContinueTimeout].
 	Expect bool
 	// Interim, if set, is told of every 1xx response but 101, within [Call.Send]. header
 	// is valid until it returns. An error ends the call.
 	Interim func(status int, header []Field) error
 }
 
-// appendHead appends the head of r to b, and what there is of its body.
+// appendHead appends the head of r, and Begun, to b.
 func (r *Request) appendHead(b []byte) ([]byte, error) {
 	if len(r.Begun) > 0 && (r.Length < int64(len(r.Begun)) || r.Body == nil && r.Length > int64(len(r.Begun))) {
 		return b, fmt.Errorf("%w: a body of %d bytes begins with %d", ErrRequest, r.Length, len(r.Begun))
@@ -70,11 +70,11 @@ func (r *Request) appendHead(b []byte) ([]byte, error) {
 	return append(b, r.Begun...), nil
 }
 
-// hasBody reports whether the request has a body, sent with the header or after it.
+// hasBody reports whether the request has a body.
 func (r *Request) hasBody() bool { return r.Body != nil || len(r.Begun) > 0 }
 
-// appendFraming says how long the body is. Without one, only methods that usually
-// have one say so (RFC 9110 §8.6).
+// appendFraming appends the field for the length of the body. For an empty body, only methods that
+// usually have a body get the field (RFC 9110 §8.6).
 func (r *Request) appendFraming(b []byte) []byte {
 	switch {
 	case r.hasBody() && r.Length < 0:
@@ -89,10 +89,10 @@ func (r *Request) appendFraming(b []byte) []byte {
 	return b
 }
 
-// Kinds of bytes.
+// Character classes.
 const (
 	inToken  = 1 << iota // RFC 9110 §5.6.2
-	inValue              // RFC 9110 §5.5, with space and tab
+	inValue              // RFC 9110 §5.5, including space and tab
 	inTarget             // anything visible
 )
 

@@ -55,7 +55,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestRequestsThatWouldBeOthers are refused before anything is sent.
+// TestRequestsThatWouldBeOthers: requests with characters that would turn them into other requests
+// are refused before anything is sent.
 func TestRequestsThatWouldBeOthers(t *testing.T) {
 	s := newServer(t, saysAlways(okResponse))
 	for _, request := range []Request{
@@ -106,7 +107,8 @@ func TestResponseAheadOfTheBody(t *testing.T) {
 	call.Wait()
 }
 
-// TestBodiesThatFail: the request is broken off, not ended.
+// TestBodiesThatFail: if reading the body fails, the server sees a request that is cut off, not one
+// that has ended.
 func TestBodiesThatFail(t *testing.T) {
 	for _, request := range []Request{
 		{Body: io.MultiReader(strings.NewReader("he"), iotest.ErrReader(errTest)), Length: 5},
@@ -133,7 +135,7 @@ func TestBodiesThatFail(t *testing.T) {
 	}
 }
 
-// TestExpect keeps the body back until it is asked for, or nobody says anything.
+// TestExpect: the body is held back until the server asks for it or stays silent.
 func TestExpect(t *testing.T) {
 	tests := []struct {
 		interim string

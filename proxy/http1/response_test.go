@@ -138,7 +138,7 @@ func readByUs(t testing.TB, listener net.Listener, method, raw string) result {
 	return finish(call)
 }
 
-// readByThem returns what net/http makes of it.
+// readByThem returns how net/http reads the response.
 func readByThem(t testing.TB, listener net.Listener, method, raw string) result {
 	t.Helper()
 	ours, theirs := socketPair(t, listener)
@@ -148,7 +148,7 @@ func readByThem(t testing.TB, listener net.Listener, method, raw string) result 
 		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, DisableKeepAlives: true,
 	}
 	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
-		Got1xxResponse: func(int, textproto.MIMEHeader) error { return nil }, // as many as there are
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { return nil }, // any number of them
 	})
 	request, err := http.NewRequestWithContext(ctx, method, "http://h/", nil)
 	if err != nil {
@@ -288,13 +288,12 @@ func TestInterimResponses(t *testing.T) {
 	}
 }
 
-// TestChunksAtOnce: what has come is returned, and not one byte is waited for that has
-// not.
+// TestChunksAtOnce: Read returns all bytes that have arrived, and waits for none that have not.
 func TestChunksAtOnce(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "it asks what one read has brought")
 	const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	tests := []struct {
-		now   string // is sent at once; nothing more comes
+		now   string // sent at once; nothing follows
 		want  string
 		ready bool
 		end   bool
@@ -316,7 +315,7 @@ func TestChunksAtOnce(t *testing.T) {
 		s := newServer(t, func(c *client) {
 			if c.next() {
 				c.says(head + test.now)
-				_, _ = c.in.ReadByte() // until the other side hangs up
+				_, _ = c.in.ReadByte() // until the client hangs up
 			}
 		})
 		call := s.Call()

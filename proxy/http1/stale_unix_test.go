@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestStaleConnections: what happened to a connection while it was idle is noticed
-// before anything is written to it, so any request may go to another one.
+// TestStaleConnections: the client notices a change of an idle connection before it writes
+// anything. So any request may go to another connection.
 func TestStaleConnections(t *testing.T) {
 	for _, unasked := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged", "\r\n"} {
 		idle := make(chan struct{}, 1)
@@ -44,7 +44,7 @@ func TestStaleConnections(t *testing.T) {
 	}
 }
 
-// waitUntilReadable waits until something has come on conn, and leaves it there.
+// waitUntilReadable waits until conn has bytes to read, and leaves them there.
 func waitUntilReadable(t *testing.T, conn net.Conn) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()

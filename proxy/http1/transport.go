@@ -9,42 +9,39 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Transport holds the connections to one server. Its fields must be set before the
-// first call. It is safe for concurrent use and must not be copied.
+// Transport keeps connections to one server. Its fields must be set before the first call. It is
+// safe for concurrent use and must not be copied.
 type Transport struct {
-	// Address is host and port of the server.
+	// Address is the host and port of the server.
 	Address string
-	// DialContext makes the connections, as that of [net.Dialer] does.
+	// DialContext makes connections, like that of [net.Dialer].
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	// MaxIdle is how many connections are kept for the next request, IdleTimeout for
-	// how long.
+	// MaxIdle is the maximum number of idle connections, and IdleTimeout how long they are kept.
 	MaxIdle     int
 	IdleTimeout time.Duration
-	// MaxHeader bounds the header of a response, and its trailer, in bytes.
+	// MaxHeader limits the header of a response, and its trailer, in bytes.
 	MaxHeader int
-	// ContinueTimeout is how long a server that is asked whether it wants a body
-	// (RFC 9110 §10.1.1) may be silent before it is sent.
+	// ContinueTimeout is how long a request with Expect: 100-continue waits for the server before
+	// it sends its body (RFC 9110 §10.1.1).
 	ContinueTimeout time.Duration
 
 	mu      sync.Mutex
-	idle    []*conn     // the one that was used last is at the end
-	sweeper *time.Timer // runs while something is idle
+	idle    []*conn     // the last one used is at the end
+	sweeper *time.Timer // runs while a connection is idle
 	retired bool
 }
 
-// Call returns a new call to the server. It costs nothing that would have to be
-// given back until [Call.Send] is called.
+// Call returns a new call to the server. A call holds no resources until [Call.Send].
 func (t *Transport) Call() *Call {
 	c := new(Call)
 	t.Begin(c)
 	return c
 }
 
-// Begin makes c, which is zero, a call to the server.
+// Begin initializes c, which must be zero, as a call to the server.
 func (t *Transport) Begin(c *Call) { c.transport = t }
 
-// CloseIdleConnections closes the connections that no call is using, and has no more
-// of them kept from now on.
+// CloseIdleConnections closes the idle connections. From now on, no connection is kept.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	idle := t.idle
@@ -56,8 +53,8 @@ func (t *Transport) CloseIdleConnections() {
 	closeAll(idle)
 }
 
-// take returns the connection that was kept last, nil if there is none. Older ones get the chance
-// to be closed.
+// take returns the connection that was kept last, or nil. Older connections then stay idle and time
+// out.
 func (t *Transport) take() *conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +95,7 @@ func (t *Transport) arm(d time.Duration) {
 	t.sweeper.Reset(d)
 }
 
-// sweep closes the connections that were idle for too long, and comes again when the
-// next one is due.
+// sweep closes connections that were idle for too long, and arms the next sweep.
 func (t *Transport) sweep() {
 	t.mu.Lock()
 	now := time.Now()
@@ -123,7 +119,7 @@ func closeAll(conns []*conn) {
 	}
 }
 
-// dial makes a connection. Its errors are those of DialContext.
+// dial makes a connection. It returns the errors of DialContext.
 func (t *Transport) dial(ctx context.Context) (*conn, error) {
 	network, err := t.DialContext(ctx, "tcp", t.Address)
 	if err != nil {

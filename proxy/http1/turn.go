@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// quiet is how long a connection that was kept is listened to before it is used, where
-// there is no way to look without waiting.
+// quiet is how long askPatiently waits for unexpected bytes on a kept connection before it writes.
 const quiet = time.Millisecond
 
-// askPatiently is conn.ask for connections that are no sockets, and for systems whose
-// sockets cannot be read without waiting.
+// askPatiently is conn.ask for connections that are not sockets, and for systems without
+// non-blocking reads of sockets.
 func (c *conn) askPatiently(request []byte, begin func()) (wrote int, err error) {
 	if c.kept {
 		_ = c.net.SetReadDeadline(time.Now().Add(quiet))

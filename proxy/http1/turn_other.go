@@ -2,14 +2,14 @@
 
 package http1
 
-// turn needs nothing here.
+// turn is empty on this system.
 type turn struct{}
 
 func (c *conn) prepare() error { return nil }
 
-// ask writes request, calls begin, and reads the first bytes of what comes back into
-// the buffer. It returns how many bytes were written; errStale, and none, if the
-// connection is not as quiet as one must be on which nothing was asked.
+// ask writes request, calls begin, and reads the first bytes of the response into the buffer. It
+// returns the number of bytes written. If the connection has unexpected bytes or has ended, ask
+// writes nothing and returns errStale.
 func (c *conn) ask(request []byte, begin func()) (wrote int, err error) {
 	return c.askPatiently(request, begin)
 }

@@ -11,36 +11,36 @@ import (
 	"snowgate/internal/nonblock"
 )
 
-// turn is what a connection needs to be asked something.
+// turn is the state of conn.ask.
 type turn struct {
-	raw  syscall.RawConn       // nil: the connection is no socket
-	step func(fd uintptr) bool // conn.step, made once
+	raw  syscall.RawConn       // nil: the connection is not a socket
+	step func(fd uintptr) bool // conn.step, allocated once
 
 	request []byte // to be written
-	wrote   int    // of it
-	begin   func() // called when the request is written; nil: nobody asks
-	asked   bool   // step has written
+	wrote   int    // bytes of request written
+	begin   func() // called when request is written; may be nil
+	asked   bool   // step has written request
 	err     error
 }
 
 func (c *conn) prepare() error {
 	socket, ok := c.net.(syscall.Conn)
 	if !ok {
-		return nil // a pipe of a test, for one
+		return nil // for example, a pipe in a test
 	}
 	raw, err := socket.SyscallConn()
 	c.turn.raw, c.turn.step = raw, c.step
 	return err
 }
 
-// ask writes request, calls begin, and reads the first bytes of what comes back into
-// the buffer. It returns how many bytes were written; errStale, and none, if the
-// connection is not as quiet as one must be on which nothing was asked.
+// ask writes request, calls begin, and reads the first bytes of the response into the buffer. It
+// returns the number of bytes written. If the connection has unexpected bytes or has ended, ask
+// writes nothing and returns errStale.
 //
-// All of it is one RawConn.Read, which forgets what the poller knew of the connection
-// when it begins, and calls step again only when the poller has news since. So the
-// look for bytes that nobody asked for has to come first within it, and the wait for
-// the response needs no read that finds nothing.
+// All steps share one RawConn.Read. RawConn.Read first discards what the poller knew of the
+// connection, and calls step again only when the poller reports something new. Therefore the check
+// for unexpected bytes comes first within it, and the wait for the response needs no read that
+// finds nothing.
 func (c *conn) ask(request []byte, begin func()) (wrote int, err error) {
 	t := &c.turn
 	if t.raw == nil {
@@ -55,7 +55,7 @@ func (c *conn) ask(request []byte, begin func()) (wrote int, err error) {
 	return t.wrote, err
 }
 
-// step does what can be done without waiting, and reports whether the turn is over.
+// step does what is possible without waiting, and reports whether ask is done.
 func (c *conn) step(fd uintptr) bool {
 	t := &c.turn
 	n, err := nonblock.Read(fd, c.buf)
@@ -78,7 +78,7 @@ func (c *conn) step(fd uintptr) bool {
 	}
 	t.asked = true
 	if t.wrote, err = nonblock.Write(fd, t.request); err != nil || t.wrote < len(t.request) {
-		// By the ordinary way, which waits.
+		// net.Conn writes the rest, because its Write waits.
 		var more int
 		more, t.err = c.net.Write(t.request[t.wrote:])
 		t.wrote += more

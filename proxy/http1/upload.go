@@ -11,7 +11,7 @@ import (
 	"snowgate/internal/panics"
 )
 
-// uploadBuffer is how much of a body is sent at once.
+// uploadBuffer is the maximum number of body bytes in one write.
 const uploadBuffer = 32 << 10
 
 // The bytes behind the data of a chunk, and the last chunk (RFC 9112 §7.1).
@@ -20,8 +20,8 @@ const (
 	lastChunk = "0\r\n\r\n"
 )
 
-// room is what is left around a chunk in the buffer: before it its length in
-// hexadecimal, after it its end and the last chunk.
+// roomBefore is the space in the buffer for the hexadecimal length before a chunk, roomAfter that
+// for the end of the chunk and the last chunk.
 const (
 	roomBefore = 8 + len("\r\n")
 	roomAfter  = len(chunkEnd) + len(lastChunk)
@@ -29,18 +29,18 @@ const (
 
 var uploadBuffers = sync.Pool{New: func() any { return new([roomBefore + uploadBuffer + roomAfter]byte) }}
 
-// upload is the sending of the body of a request, beside the reading of the response. A
-// nil upload is that of a request without a body.
+// upload sends the body of a request while the call reads the response. A nil upload stands for a
+// request without a body.
 type upload struct {
 	conn *conn
 	body io.Reader
-	left int64 // of body; under 0: not known
+	left int64 // bytes of body; negative: unknown
 
-	wanted  chan struct{} // closed when the server wants the body, nil: nobody asks it
+	wanted  chan struct{} // closed when the server wants the body; nil: send it at once
 	once    sync.Once     // closes wanted
 	stopped chan struct{} // closed when the call is over
 	done    chan struct{} // closed when body is not read any more
-	err     error         // nil: all was written; valid when done is closed
+	err     error         // nil: everything was written; valid after done is closed
 }
 
 // startUpload sends the body of r on conn.
@@ -57,8 +57,8 @@ func startUpload(conn *conn, r *Request, patience time.Duration) *upload {
 	return u
 }
 
-// run sends the body. If the client's side of it fails the call cannot succeed, and is
-// broken off. If the server takes no more of it, it may still have answered.
+// run sends the body. If reading the body fails, the request cannot be completed, and run closes
+// the connection. If only writing fails, the server may still have responded.
 func (u *upload) run(patience time.Duration) {
 	if u.err = u.await(patience); u.err == nil {
 		buffer, _ := uploadBuffers.Get().(*[roomBefore + uploadBuffer + roomAfter]byte)
@@ -71,20 +71,20 @@ func (u *upload) run(patience time.Duration) {
 	}
 }
 
-// broke breaks the call off after a panic.
+// broke closes the connection after a panic.
 func (u *upload) broke(err error) {
 	u.err = err
 	u.conn.close()
 }
 
-// sourceError is an error of who the body comes from.
+// sourceError is an error of reading the body.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }
 
 func (e *sourceError) Unwrap() error { return e.err }
 
-// await waits for the server to want the body.
+// await waits until the server wants the body, at most for patience.
 func (u *upload) await(patience time.Duration) error {
 	if u.wanted == nil {
 		return nil
@@ -123,7 +123,7 @@ func (u *upload) send(buffer []byte) error {
 	}
 }
 
-// frame returns what is sent for n bytes of the body that are in buffer.
+// frame returns the bytes to send for the n bytes of the body in buffer.
 func (u *upload) frame(buffer []byte, n int, end bool) ([]byte, error) {
 	if u.left < 0 {
 		return chunk(buffer, n, end), nil
@@ -135,7 +135,7 @@ func (u *upload) frame(buffer []byte, n int, end bool) ([]byte, error) {
 	return buffer[roomBefore : roomBefore+n], nil
 }
 
-// chunk makes a chunk of n bytes in buffer, and the last one at the end.
+// chunk makes a chunk of the n bytes in buffer. At the end, it adds the last chunk.
 func chunk(buffer []byte, n int, end bool) []byte {
 	piece := buffer[roomBefore:roomBefore]
 	if n > 0 {
@@ -152,28 +152,28 @@ func chunk(buffer []byte, n int, end bool) []byte {
 	return piece
 }
 
-// proceed tells that the server wants the body.
+// proceed records that the server wants the body.
 func (u *upload) proceed() {
 	if u != nil && u.wanted != nil {
 		u.once.Do(func() { close(u.wanted) })
 	}
 }
 
-// stop tells that the call is over. It is called once.
+// stop records that the call is over. It is called once.
 func (u *upload) stop() {
 	if u != nil {
 		close(u.stopped)
 	}
 }
 
-// wait waits for the end.
+// wait waits until body is not read any more.
 func (u *upload) wait() {
 	if u != nil {
 		<-u.done
 	}
 }
 
-// complete reports whether everything was written, or is within limit.
+// complete reports whether everything was written, or is written within limit.
 func (u *upload) complete(limit time.Duration) bool {
 	if u == nil {
 		return true
