@@ -17,12 +17,12 @@ import (
 	"snowgate/tokens"
 )
 
-// acceptor is a store that takes every token, keeps none, and costs nothing.
+// acceptor is a store that accepts every token and keeps none. It allocates nothing.
 type acceptor struct{ tokens.Store }
 
 func (acceptor) Save(context.Context, tokens.Record, time.Duration) error { return nil }
 
-// nowhere is a ResponseWriter that costs nothing itself.
+// nowhere is a ResponseWriter that allocates nothing.
 type nowhere struct {
 	header http.Header
 	status int
@@ -32,7 +32,7 @@ func (w *nowhere) Header() http.Header         { return w.header }
 func (w *nowhere) WriteHeader(status int)      { w.status = status }
 func (w *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
-// issuing is one token request to the endpoint, as a function that makes it once.
+// issuing returns a function that makes one token request to the endpoint.
 func issuing(t testing.TB) func() {
 	t.Helper()
 	secret, digest := clients.NewSecret()
@@ -70,7 +70,7 @@ func TestAllocationsOfATokenRequest(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pools
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty the pools
 	const want = 22
 	once := issuing(t)
 	once()
@@ -79,7 +79,7 @@ func TestAllocationsOfATokenRequest(t *testing.T) {
 	}
 }
 
-// BenchmarkToken is a token request without the store and the front.
+// BenchmarkToken measures a token request without the store and the middleware.
 func BenchmarkToken(b *testing.B) {
 	once := issuing(b)
 	b.ReportAllocs()

@@ -17,9 +17,9 @@ type credentials struct {
 	id, secret string
 }
 
-// authenticate reads the form of r and finds the client that sent it, by
-// client_secret_basic or client_secret_post. All failures of the credentials
-// themselves match clients.ErrUnauthenticated, unless there were too many of them.
+// authenticate reads the form of r and finds the client that sent it, by client_secret_basic or
+// client_secret_post. Wrong credentials match clients.ErrUnauthenticated, unless there were too
+// many failures.
 func (h *OAuth) authenticate(r *http.Request) (*clients.Client, form, error) {
 	f, err := readForm(r)
 	if err != nil {
@@ -37,14 +37,14 @@ func (h *OAuth) authenticate(r *http.Request) (*clients.Client, form, error) {
 	return client, f, nil
 }
 
-// readCredentials takes them from the Authorization line or from the body, but
-// not from both (RFC 6749 §2.3: not more than one method in each request).
+// readCredentials reads the credentials from the Authorization line or from the body, but not from
+// both (RFC 6749 §2.3: not more than one method in each request).
 func readCredentials(header http.Header, f form) (credentials, error) {
 	lines := header.Values("Authorization")
 	posted := credentials{f.get("client_id"), f.get("client_secret")}
 	switch {
 	case len(lines) == 0:
-		return posted, nil // empty ones fail like wrong ones
+		return posted, nil // empty credentials fail like wrong ones
 	case len(lines) > 1:
 		return credentials{}, problem.InvalidRequest("The request has more than one Authorization line.")
 	case posted.secret != "":
@@ -60,10 +60,9 @@ func readCredentials(header http.Header, f form) (credentials, error) {
 	return basic, nil
 }
 
-// parseBasic reads the credentials of RFC 7617, whose two halves RFC 6749 §2.3.1
-// has form-encoded. Many clients leave that encoding out; that makes no
-// difference for ours, because ids and secrets are made of characters that
-// encode as themselves.
+// parseBasic reads the credentials of RFC 7617. RFC 6749 §2.3.1 requires form-encoding of both
+// halves, which many clients omit. Ids and secrets of the gateway have only characters that encode
+// as themselves, so both forms work.
 func parseBasic(line string) (credentials, error) {
 	scheme, encoded, _ := strings.Cut(line, " ")
 	if !strings.EqualFold(scheme, "Basic") {
@@ -80,7 +79,7 @@ func parseBasic(line string) (credentials, error) {
 	return credentials{unescape(id), unescape(secret)}, nil
 }
 
-// unescape undoes form-encoding where there is any.
+// unescape undoes form-encoding if text has any.
 func unescape(text string) string {
 	if plain, err := url.QueryUnescape(text); err == nil {
 		return plain

@@ -13,22 +13,21 @@ import (
 	"snowgate/internal/problem"
 )
 
-// form holds the parameters of a request body, read as RFC 6749 §3.2 and
-// appendix B say: each at most once, an empty value is an absent one.
+// form holds the parameters of a request body, as RFC 6749 §3.2 and appendix B require: each at
+// most once, and an empty value counts as absent.
 type form url.Values
 
-// get returns the value of name, empty if it is absent.
+// get returns the value of name, or "" if it is absent.
 func (f form) get(name string) string { return url.Values(f).Get(name) }
 
 // repeatable names the parameters that may come more than once.
 var repeatable = map[string]bool{"resource": true} // RFC 8707 §2
 
-// readForm reads the body of r. Parameters in the query are refused, because
-// credentials and tokens in URLs end up in logs (RFC 6749 §2.3.1, RFC 6750 §5.3).
-// The size of the body is bounded by the caller.
+// readForm reads the body of r. It refuses parameters in the query, because URLs end up in logs
+// (RFC 6749 §2.3.1, RFC 6750 §5.3). The caller limits the size of the body.
 func readForm(r *http.Request) (form, error) {
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
-		return nil, problem.InvalidRequest("Parameters belong into the body, not into the query.")
+		return nil, problem.InvalidRequest("Parameters belong in the body, not in the query.")
 	}
 	if err := checkFormType(r.Header.Values("Content-Type")); err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func readForm(r *http.Request) (form, error) {
 	return parseForm(string(body))
 }
 
-// bodyError tells a body that is too large or too slow from one that broke off.
+// bodyError distinguishes a body that is too large or too slow from one that was cut off.
 func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {

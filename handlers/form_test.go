@@ -38,7 +38,7 @@ func FuzzParseForm(f *testing.F) {
 				}
 			}
 		}
-		// What was read, written again, reads the same.
+		// Encoding the form again and reading that gives the same form.
 		again, err := parseForm(url.Values(got).Encode())
 		if err != nil || !maps.EqualFunc(again, got, slices.Equal) {
 			t.Errorf("parseForm(%q) = %v, written and read again %v, %v", body, got, again, err)
@@ -62,7 +62,7 @@ func FuzzParseBasic(f *testing.F) {
 		if got, err := parseBasic(basicLine(url.QueryEscape(id), url.QueryEscape(secret))); err != nil || got != want {
 			t.Errorf("%q and %q, encoded: %v, %v", id, secret, got, err)
 		}
-		// An id of ours arrives from clients that do not, too.
+		// Our ids arrive even from clients that do not encode them.
 		if !clients.ValidID(id) || !clients.ValidID(secret) {
 			return
 		}

@@ -10,7 +10,7 @@ import (
 	"snowgate/internal/problem"
 )
 
-// A compressed form is not read as if it were plain.
+// TestFormWithContentEncoding: a compressed form is refused, not read as plain text.
 func TestFormWithContentEncoding(t *testing.T) {
 	for coding, want := range map[string]int{"": 0, "gzip": 415, "identity": 415, "br, gzip": 415} {
 		r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials"))

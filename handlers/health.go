@@ -7,11 +7,11 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// Readiness is what /readyz answers: whether the gateway should be sent
-// requests, whether it can decide, and whether it can issue.
+// Readiness is the response of /readyz: whether the gateway should get requests, whether it can
+// check tokens, and whether it can issue them.
 type Readiness struct {
-	// Ready says that the gateway should be sent requests: it can decide, and
-	// could issue tokens at least once.
+	// Ready says whether the gateway should get requests: it can check tokens now, and could issue
+	// tokens at least once.
 	Ready bool `json:"ready"`
 	// Missing lists the reasons why the gateway is not ready.
 	Missing []string `json:"missing,omitempty"`
@@ -21,13 +21,13 @@ type Readiness struct {
 	Issuing Issuing `json:"issuing"`
 }
 
-// Deciding tells whether requests with tokens can be decided.
+// Deciding says whether the gateway can decide requests with tokens.
 type Deciding struct {
 	Ready   bool     `json:"ready"`
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Issuing tells whether tokens can be issued.
+// Issuing says whether the gateway can issue tokens.
 type Issuing struct {
 	Ready   bool   `json:"ready"`
 	Worker  *int64 `json:"worker,omitempty"` // the worker number held, if any
@@ -36,11 +36,11 @@ type Issuing struct {
 
 // Health serves the two probes. It is safe for concurrent use.
 type Health struct {
-	// Readiness returns the state at this moment without waiting for anything.
+	// Readiness returns the current state. It must not block.
 	Readiness func() Readiness
 }
 
-// Live is /livez: the process can answer.
+// Live is /livez. It responds as long as the process can.
 func (h *Health) Live(w http.ResponseWriter, r *http.Request) error {
 	exchange.From(r.Context()).Quiet = true
 	if err := checkRead(r); err != nil {
@@ -52,9 +52,9 @@ func (h *Health) Live(w http.ResponseWriter, r *http.Request) error {
 	}{true})
 }
 
-// Ready is /readyz: 200 when the gateway should be sent requests, else 503.
-// With ?for=decide or ?for=issue it answers for one kind of request only: 200
-// when the gateway can do that now.
+// Ready is /readyz. It responds with 200 if the gateway should get requests, and with 503
+// otherwise. With ?for=decide or ?for=issue, it responds with 200 if the gateway can check tokens,
+// or issue them, now.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 	exchange.From(r.Context()).Quiet = true
 	if err := checkRead(r); err != nil {
@@ -69,7 +69,7 @@ func (h *Health) Ready(w http.ResponseWriter, r *http.Request) error {
 	case "issue":
 		ready = state.Issuing.Ready
 	default:
-		return problem.New(http.StatusBadRequest, "the parameter for is decide or issue", nil)
+		return problem.New(http.StatusBadRequest, "The parameter \"for\" must be \"decide\" or \"issue\".", nil)
 	}
 	status := http.StatusOK
 	if !ready {

@@ -9,29 +9,27 @@ import (
 	"snowgate/internal/problem"
 )
 
-// IDs tells what the ids of this deployment say about themselves. It is safe for
-// concurrent use.
+// IDs decodes the ids of this deployment. It is safe for concurrent use.
 type IDs struct {
 	Scheme idgen.Scheme
 }
 
-// Decoded is what an id says about itself, as the admin API and the command
-// "token inspect" show it.
+// Decoded holds the fields of an id, as the admin API and the command "token inspect" show them.
 type Decoded struct {
 	ID       string    `json:"id"`
-	Decimal  string    `json:"decimal"` // a string: ids exceed 2^53
+	Decimal  string    `json:"decimal"` // a string, because ids exceed 2^53
 	IssuedAt time.Time `json:"issued_at"`
-	// Worker is the number of the worker among all of the installation, by which revocations,
-	// readiness, logs and metrics name it. Where the layout has a datacenter field, that number is
-	// made of Datacenter and WorkerInDatacenter, which are nil elsewhere.
+	// Worker is the number of the worker among all workers of the installation. Revocations,
+	// readiness, logs and metrics use this number. With a datacenter field in the layout, the
+	// number is composed of Datacenter and WorkerInDatacenter. Otherwise both are nil.
 	Worker             int64  `json:"worker"`
 	Datacenter         *int64 `json:"datacenter,omitempty"`
 	WorkerInDatacenter *int64 `json:"worker_in_datacenter,omitempty"`
-	Rollback           *int64 `json:"rollback,omitempty"` // where the layout has that field
+	Rollback           *int64 `json:"rollback,omitempty"` // nil if the layout has no such field
 	Sequence           int64  `json:"sequence"`
 }
 
-// Decode reads an id by a scheme. Its error wraps [idgen.ErrRange].
+// Decode decodes an id by a scheme. Its error wraps [idgen.ErrRange].
 func Decode(scheme idgen.Scheme, id idgen.ID) (Decoded, error) {
 	parts, err := scheme.Decompose(id)
 	if err != nil {
@@ -51,7 +49,7 @@ func Decode(scheme idgen.Scheme, id idgen.ID) (Decoded, error) {
 	return found, nil
 }
 
-// Read decodes the id at the end of the path: 11 base62 characters, or decimal.
+// Read decodes the id at the end of the path: 11 base62 characters, or a decimal number.
 func (h *IDs) Read(w http.ResponseWriter, r *http.Request) error {
 	if err := checkRead(r); err != nil {
 		return err
@@ -62,7 +60,7 @@ func (h *IDs) Read(w http.ResponseWriter, r *http.Request) error {
 		id, err = idgen.ParseDecimal(text)
 	}
 	if err != nil {
-		return problem.New(http.StatusBadRequest, "That is no id: an id has 11 characters of 0-9A-Za-z, or is a decimal number.", err)
+		return problem.New(http.StatusBadRequest, "This is not an id: an id has 11 characters of 0-9A-Za-z, or is a decimal number.", err)
 	}
 	found, err := Decode(h.Scheme, id)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 // failureLimiter limits failed authentications.
 type failureLimiter interface {
-	// Failed counts one and returns an error if there were too many. client is
-	// what the caller wrote, empty if nothing; it need not exist.
+	// Failed counts one failure, and returns an error if there were too many. client is the id that
+	// the caller sent, or ""; it need not exist.
 	Failed(client string, remote netip.Addr) error
 }
 

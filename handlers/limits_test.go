@@ -36,8 +36,8 @@ func (l *rates) Allow(_ context.Context, client string, rate limit.Rate) limit.D
 	return decision
 }
 
-// limited is the OAuth endpoints with limits: the clients "worker", without a
-// rate, and "slow" with one of 2/m.
+// limited is the OAuth endpoints with limits. Its clients are "worker" without a rate and "slow"
+// with 2/m.
 type limited struct {
 	*http.ServeMux
 	clock        *tokenstest.Clock
@@ -76,7 +76,7 @@ func newLimited(t *testing.T) *limited {
 	return s
 }
 
-// ask asks for a token from an address, with the value of the Authorization line.
+// ask requests a token from an address. The Authorization header has the given value.
 func (s *limited) ask(path, remote, authorization string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("grant_type=client_credentials&token=x"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -93,28 +93,28 @@ func basicAuth(id, secret string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret)))
 }
 
-// TestNobodyIsLockedOut: while somebody fails a thousand times a second in the
-// name of a client and from its address, its own secret passes every time.
+// TestNobodyIsLockedOut: a correct secret always passes, even while somebody fails a thousand times
+// a second in the name of the client and from its address.
 func TestNobodyIsLockedOut(t *testing.T) {
 	s := newLimited(t)
 	const address = "192.0.2.1"
-	answered := make(map[int]int)
+	statuses := make(map[int]int)
 	for i := range 5000 {
-		answered[s.ask(handlers.TokenPath, address, basicAuth("worker", "wrong")).Code]++
+		statuses[s.ask(handlers.TokenPath, address, basicAuth("worker", "wrong")).Code]++
 		if i%10 == 0 {
 			if w := s.ask(handlers.TokenPath, address, basicAuth("worker", s.worker)); w.Code != http.StatusOK {
-				t.Fatalf("the client itself was answered %d %s after %d failures of others", w.Code, w.Body, i+1)
+				t.Fatalf("the client itself got %d %s after %d failures of others", w.Code, w.Body, i+1)
 			}
 		}
 		s.clock.Advance(time.Millisecond)
 	}
-	if answered[http.StatusUnauthorized] != 10 || answered[http.StatusTooManyRequests] != 4990 {
-		t.Errorf("the failures were answered %v, want 401 for 10 and 429 for the rest", answered)
+	if statuses[http.StatusUnauthorized] != 10 || statuses[http.StatusTooManyRequests] != 4990 {
+		t.Errorf("the failures got %v, want 401 for 10 and 429 for the rest", statuses)
 	}
 }
 
-// TestLimitedFailuresLookAlike: an unknown client is limited like a wrong secret,
-// to the byte and from the first failure to the last.
+// TestLimitedFailuresLookAlike: an unknown client and a wrong secret get the same bytes, from the
+// first failure to the last.
 func TestLimitedFailuresLookAlike(t *testing.T) {
 	history := func(id string) string {
 		s := newLimited(t)
@@ -132,7 +132,7 @@ func TestLimitedFailuresLookAlike(t *testing.T) {
 	}
 	for _, status := range []string{"401 map", "429 map"} {
 		if !strings.Contains(known, status) {
-			t.Errorf("no answer begins with %s:\n%s", status, known)
+			t.Errorf("no response begins with %s:\n%s", status, known)
 		}
 	}
 }
@@ -148,34 +148,34 @@ func TestFailuresAtEveryEndpoint(t *testing.T) {
 		w := s.ask(path, "192.0.2.2", basicAuth("worker", "wrong"))
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "6" || w.Header().Get("Www-Authenticate") != "" ||
 			object(t, w)["error"] != "temporarily_unavailable" {
-			t.Errorf("%s: the eleventh failure was answered %d %v %s", path, w.Code, w.Header(), w.Body)
+			t.Errorf("%s: the eleventh failure got %d %v %s", path, w.Code, w.Header(), w.Body)
 		}
 		if w := s.ask(path, "192.0.2.2", basicAuth("other", "wrong")); w.Code != http.StatusUnauthorized {
-			t.Errorf("%s: another client was answered %d", path, w.Code)
+			t.Errorf("%s: another client got %d", path, w.Code)
 		}
 	}
 }
 
-// TestFailuresWithoutID: credentials that name no client count for the address.
+// TestFailuresWithoutID: credentials without a client id count for the address.
 func TestFailuresWithoutID(t *testing.T) {
 	for _, authorization := range []string{"", "Basic !", "Bearer x", "Basic " + base64.StdEncoding.EncodeToString([]byte("nocolon"))} {
 		s := newLimited(t)
 		for i := range 60 {
 			if w := s.ask(handlers.TokenPath, "192.0.2.1", authorization); w.Code != http.StatusUnauthorized {
-				t.Fatalf("%q: failure %d was answered %d", authorization, i+1, w.Code)
+				t.Fatalf("%q: failure %d got %d", authorization, i+1, w.Code)
 			}
 		}
 		if w := s.ask(handlers.TokenPath, "192.0.2.1", authorization); w.Code != http.StatusTooManyRequests {
-			t.Errorf("%q: failure 61 was answered %d", authorization, w.Code)
+			t.Errorf("%q: failure 61 got %d", authorization, w.Code)
 		}
 		if w := s.ask(handlers.TokenPath, "192.0.2.2", authorization); w.Code != http.StatusUnauthorized {
-			t.Errorf("%q: another address was answered %d", authorization, w.Code)
+			t.Errorf("%q: another address got %d", authorization, w.Code)
 		}
 	}
 }
 
-// TestClientRate follows a client with 2/m through its burst, a refusal, and the
-// wait that it is asked for.
+// TestClientRate follows a client with 2/m through its burst, a refusal, and the wait that the
+// refusal asks for.
 func TestClientRate(t *testing.T) {
 	s := newLimited(t)
 	ask := func() *httptest.ResponseRecorder {
@@ -189,7 +189,7 @@ func TestClientRate(t *testing.T) {
 	}
 	w := ask()
 	if w.Code != http.StatusTooManyRequests || object(t, w)["error"] != "temporarily_unavailable" {
-		t.Fatalf("the third request was answered %d %s", w.Code, w.Body)
+		t.Fatalf("the third request got %d %s", w.Code, w.Body)
 	}
 	if w.Header().Get("RateLimit") != `"client";r=0;t=30` || w.Header().Get("Retry-After") != "30" || w.Header().Get("RateLimit-Policy") != `"client";q=2;w=60` {
 		t.Errorf("the refusal says %v", w.Header())
@@ -204,7 +204,7 @@ func TestClientRate(t *testing.T) {
 	}
 }
 
-// TestRateIsForTokens: a client without a rate is told of none, and other
+// TestRateIsForTokens: responses to clients without a rate have no RateLimit fields, and other
 // endpoints do not count.
 func TestRateIsForTokens(t *testing.T) {
 	s := newLimited(t)
@@ -220,7 +220,7 @@ func TestRateIsForTokens(t *testing.T) {
 	if w := s.ask(handlers.TokenPath, "192.0.2.1", basicAuth("slow", s.slow)); w.Header().Get("RateLimit") != `"client";r=1;t=30` {
 		t.Errorf("after revocations RateLimit is %s, want it untouched", w.Header().Get("RateLimit"))
 	}
-	// A wrong secret spends nothing of the client.
+	// A wrong secret does not use up the rate of the client.
 	for range 5 {
 		s.ask(handlers.TokenPath, "192.0.2.1", basicAuth("slow", "wrong"))
 	}

@@ -14,8 +14,7 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// TestLinear: the work of what reads credentials and forms, and of the refusal that follows, grows as
-// these do.
+// TestLinear: reading credentials and forms, and refusing them, takes time linear in their size.
 func TestLinear(t *testing.T) {
 	basic := func(text string) { _, _ = parseBasic("Basic " + base64.StdEncoding.EncodeToString([]byte(text))) }
 	raw := func(text string) { _, _ = parseBasic(text) }

@@ -24,8 +24,7 @@ const (
 // Metadata serves the documents by which client programs discover the gateway. It is safe for
 // concurrent use.
 type Metadata struct {
-	// Issuer is the issuer identifier, an absolute URL without query, fragment
-	// or trailing slash.
+	// Issuer is the issuer identifier, an absolute URL without query, fragment or trailing slash.
 	Issuer string
 	// Scopes returns the scopes that the routes ask for at the moment.
 	Scopes func() scope.List
@@ -59,9 +58,9 @@ func (m *Metadata) ResourceURL() string {
 	return strings.TrimSuffix(m.Issuer, suffix) + ResourceMetadataPath + suffix
 }
 
-// serverMetadata is RFC 8414 §2. response_types_supported is REQUIRED there, and
-// has no elements for a server without an authorization endpoint; §3.2 has empty
-// arrays omitted, so it is.
+// serverMetadata is the metadata of RFC 8414 §2. response_types_supported is REQUIRED there, but
+// has no elements for a server without an authorization endpoint. §3.2 omits empty arrays, so it is
+// omitted.
 type serverMetadata struct {
 	Issuer                   string   `json:"issuer"`
 	TokenEndpoint            string   `json:"token_endpoint"`
@@ -117,7 +116,7 @@ func (m *Metadata) Authorize(http.ResponseWriter, *http.Request) error {
 		"Nobody can sign in here: this gateway gives tokens to programs, by the client credentials grant at "+TokenPath+".", nil)
 }
 
-// resourceMetadata is RFC 9728 §2.
+// resourceMetadata is the metadata of RFC 9728 §2.
 type resourceMetadata struct {
 	Resource             string   `json:"resource"`
 	Name                 string   `json:"resource_name,omitempty"`
@@ -198,7 +197,7 @@ func (m *Metadata) scopes() []string {
 	return slices.Sorted(m.Scopes().All)
 }
 
-// checkRead lets GET and HEAD pass.
+// checkRead allows GET and HEAD.
 func checkRead(r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return problem.MethodNotAllowed("GET, HEAD")

@@ -62,8 +62,8 @@ func TestResourceMetadata(t *testing.T) {
 	}
 }
 
-// RFC 8414 §3.1 and RFC 9728 §3.1 put the path of the issuer behind the
-// well-known one.
+// TestMetadataOfAnIssuerWithAPath: RFC 8414 §3.1 and RFC 9728 §3.1: the path of the issuer follows
+// the well-known path.
 func TestMetadataOfAnIssuerWithAPath(t *testing.T) {
 	for issuer, want := range map[string]string{
 		"https://gw.example":     "https://gw.example/.well-known/oauth-protected-resource",
@@ -89,7 +89,7 @@ func TestReadOnlyEndpoints(t *testing.T) {
 	}
 }
 
-// RFC 9728 §7.10: metadata may be kept for a while, a refusal may not.
+// TestMetadataMayBeKept: metadata may be cached for a while, a refusal may not (RFC 9728 §7.10).
 func TestMetadataMayBeKept(t *testing.T) {
 	m := &handlers.Metadata{Issuer: "https://gw.example", Scopes: func() scope.List { return "" }}
 	for name, endpoint := range map[string]problem.HandlerFunc{"server": m.Server, "resource": m.Resource} {
@@ -117,12 +117,12 @@ func TestReady(t *testing.T) {
 		{whole, "", 200, map[string]any{"ready": true, "deciding": map[string]any{"ready": true}, "issuing": map[string]any{"ready": true, "worker": 7.0}}},
 		{whole, "?for=decide", 200, nil},
 		{whole, "?for=issue", 200, nil},
-		// It can decide and not issue: still ready, but not for token requests.
+		// The gateway can check tokens, but not issue them: still ready, except for token requests.
 		{mute, "", 200, map[string]any{"ready": true, "deciding": map[string]any{"ready": true},
 			"issuing": map[string]any{"ready": false, "missing": "no worker number"}}},
 		{mute, "?for=decide", 200, nil},
 		{mute, "?for=issue", 503, nil},
-		// It could never issue yet.
+		// The gateway has never been able to issue.
 		{fresh, "", 503, nil},
 		{fresh, "?for=decide", 200, nil},
 		{down, "", 503, map[string]any{"ready": false, "missing": []any{"redis", "draining"},
@@ -143,7 +143,7 @@ func TestReady(t *testing.T) {
 }
 
 func TestDecodeID(t *testing.T) {
-	// The vector of system C, with the Unix epoch.
+	// The test vector of system C, with the Unix epoch.
 	scheme, err := idgen.NewScheme(idgen.LayoutC, time.UnixMilli(0))
 	if err != nil {
 		t.Fatal(err)

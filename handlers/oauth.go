@@ -15,37 +15,36 @@ import (
 	"snowgate/tokens"
 )
 
-// authenticator finds the client that shows an id and a secret.
+// authenticator finds the client with an id and a secret.
 type authenticator interface {
-	// Authenticate returns clients.ErrUnauthenticated for an unknown id and for
-	// a wrong secret alike.
+	// Authenticate returns clients.ErrUnauthenticated both for an unknown id and for a wrong
+	// secret.
 	Authenticate(id, secret string, now time.Time) (*clients.Client, error)
 }
 
-// tokenService is the life of a token, as the endpoints need it.
+// tokenService issues, validates and revokes tokens.
 type tokenService interface {
 	Issue(ctx context.Context, grant tokens.Claims) (tokens.Bearer, tokens.Token, error)
 	Validate(ctx context.Context, text string) (tokens.Token, error)
 	Revoke(ctx context.Context, text, client string) error
 }
 
-// OAuth serves the token, introspection and revocation endpoints. It is safe
-// for concurrent use; its fields must not change once it serves.
+// OAuth serves the token, introspection and revocation endpoints. It is safe for concurrent use.
+// Its fields must not change once it serves.
 type OAuth struct {
 	Clients authenticator
 	Tokens  tokenService
 	// Issuer is the issuer identifier (RFC 8414 §2).
 	Issuer string
-	// Now is the clock by which client secrets expire.
+	// Now is the clock for the expiry of client secrets.
 	Now func() time.Time
-	// Failures limits failed authentications; nil does not.
+	// Failures limits failed authentications; nil: no limit.
 	Failures failureLimiter
-	// Rates limits the token requests of clients that have a rate; nil does not.
+	// Rates limits the token requests of clients that have a rate; nil: no limit.
 	Rates rateLimiter
 }
 
-// Token is the token endpoint (RFC 6749 §3.2) with the client credentials
-// grant (§4.4).
+// Token is the token endpoint (RFC 6749 §3.2) with the client credentials grant (§4.4).
 func (h *OAuth) Token(w http.ResponseWriter, r *http.Request) error {
 	client, f, err := h.authenticate(r)
 	if err != nil {
@@ -81,8 +80,8 @@ func (h *OAuth) Token(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// tokenResponse is RFC 6749 §5.1. The scope is left out where it is empty,
-// because the grammar of §3.3 has no empty list.
+// tokenResponse is the response of RFC 6749 §5.1. An empty scope is omitted, because the grammar of
+// §3.3 has no empty list.
 type tokenResponse struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"`
@@ -111,7 +110,7 @@ func (h *OAuth) Introspect(w http.ResponseWriter, r *http.Request) error {
 		exchange.From(r.Context()).TokenID = token.ID.String()
 		return WriteJSON(w, http.StatusOK, h.describe(&token, client))
 	case isInvalid(err):
-		// §2.2: nothing but active, whatever the reason.
+		// §2.2: only the member active, whatever the reason.
 		exchange.From(r.Context()).Cause = err
 		return WriteJSON(w, http.StatusOK, inactive{})
 	default:
@@ -129,20 +128,19 @@ func (h *OAuth) Revoke(w http.ResponseWriter, r *http.Request) error {
 	if text == "" {
 		return problem.InvalidRequest("The token is missing.")
 	}
-	// token_type_hint may be ignored (§2.1): there is one type.
+	// The gateway has one type of token, so it may ignore token_type_hint (§2.1).
 	if err := h.Tokens.Revoke(r.Context(), text, client.ID); err != nil {
 		return err
 	}
 	if bearer, err := tokens.ParseBearer(text); err == nil {
 		exchange.From(r.Context()).TokenID = bearer.ID().String()
 	}
-	// §2.2: 200 for an invalid token too; the body is ignored by the client.
+	// §2.2: 200 for an invalid token, too. Clients ignore the body.
 	w.WriteHeader(http.StatusOK)
 	return nil
 }
 
-// nonEmpty drops parameters without a value, which count as omitted
-// (RFC 6749 §3.2).
+// nonEmpty drops parameters without a value, which count as omitted (RFC 6749 §3.2).
 func nonEmpty(values []string) []string {
 	var kept []string
 	for _, value := range values {
@@ -153,8 +151,7 @@ func nonEmpty(values []string) []string {
 	return kept
 }
 
-// WriteJSON responds with v as JSON. A caller that went away meanwhile is no error of
-// the handler.
+// WriteJSON responds with v as JSON. It ignores write errors: the caller has gone away.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -25,10 +25,10 @@ import (
 	"snowgate/tokens/tokenstest"
 )
 
-// start is the instant at which every test begins.
+// start is the time at which every test begins.
 var start = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// server is the OAuth endpoints on a store in memory.
+// server is the OAuth endpoints with a store in memory.
 type server struct {
 	*http.ServeMux
 	clock  *tokenstest.Clock
@@ -38,7 +38,7 @@ type server struct {
 	orders string // of the client "orders-api", which may introspect what is meant for it
 }
 
-// counter makes ids 1, 2, 3 …, all minted at the start.
+// counter makes ids 1, 2, 3 …, all issued at start.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) Next(context.Context) (idgen.ID, error) { return idgen.ID(c.n.Add(1)), nil }
@@ -74,7 +74,7 @@ func newServer(t testing.TB) *server {
 	return s
 }
 
-// post sends body with the credentials of user, "id:secret", or without any.
+// post sends body, with the credentials user, "id:secret", unless user is empty.
 func (s *server) post(path, user, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -96,13 +96,13 @@ func (s *server) post(path, user, body string, header ...string) *httptest.Respo
 func (s *server) token(t *testing.T) string {
 	t.Helper()
 	w := s.post(handlers.TokenPath, "worker:"+s.secret, "grant_type=client_credentials")
-	var answer struct {
+	var response struct {
 		AccessToken string `json:"access_token"`
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.AccessToken == "" {
+	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil || response.AccessToken == "" {
 		t.Fatalf("no token: %d %s", w.Code, w.Body)
 	}
-	return answer.AccessToken
+	return response.AccessToken
 }
 
 // object decodes a JSON response.
@@ -124,10 +124,10 @@ func TestTokenResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(got, "access_token")
-	// RFC 6749 §5.1, and nothing else. The admin scope is never granted unasked.
+	// RFC 6749 §5.1, and nothing else. The admin scope is granted only on request.
 	want := map[string]any{"token_type": "Bearer", "expires_in": 90.0, "scope": "orders.read orders.write"}
 	if d := cmp.Diff(want, got); w.Code != http.StatusOK || d != "" {
-		t.Errorf("%d, answer differs (-want +got):\n%s", w.Code, d)
+		t.Errorf("%d, response differs (-want +got):\n%s", w.Code, d)
 	}
 	for name, want := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store", "Pragma": "no-cache"} {
 		if got := w.Header().Get(name); got != want {
@@ -149,7 +149,7 @@ func TestTokenRequests(t *testing.T) {
 		user, body string
 		header     []string
 		status     int
-		code       string // the error parameter; the scope if there is no error
+		code       string // the error parameter, or the scope if there is no error
 	}{
 		{"basic", good, grant, nil, 200, "orders.read orders.write"},
 		{"body", "", grant + posted, nil, 200, "orders.read orders.write"},
@@ -199,7 +199,7 @@ func TestTokenRequests(t *testing.T) {
 		{"another scheme", "", grant, []string{"Authorization", "Bearer " + s.secret}, 401, "invalid_client"},
 		{"no base64", "", grant, []string{"Authorization", "Basic ***"}, 401, "invalid_client"},
 		{"no colon", "worker", grant, nil, 401, "invalid_client"},
-		{"wrong secret and wrong grant", "worker:x", "grant_type=password", nil, 401, "invalid_client"}, // nothing is learned without credentials
+		{"wrong secret and wrong grant", "worker:x", "grant_type=password", nil, 401, "invalid_client"}, // without credentials, a caller learns nothing
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestTokenRequests(t *testing.T) {
 				t.Errorf("= %d %v, want %d %q", w.Code, got, tt.status, tt.code)
 			}
 			if w.Header().Get("Cache-Control") != "no-store" {
-				t.Error("the answer may be stored")
+				t.Error("the response may be stored")
 			}
 			if challenge := w.Header().Get("WWW-Authenticate"); strings.HasPrefix(challenge, "Basic ") != (tt.status == 401) {
 				t.Errorf("WWW-Authenticate = %q with %d", challenge, w.Code)
@@ -280,8 +280,8 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// What a service learns of tokens for others is a policy of its client: those
-// that are meant for it, and of these not for whom else they are meant.
+// TestIntrospectionByAudience: the policy of the caller decides which tokens of others it sees. By
+// audience, it sees the tokens for its own audiences, without their other audiences.
 func TestIntrospectionByAudience(t *testing.T) {
 	s := newServer(t)
 	grant := func(resources string) string {
@@ -340,7 +340,7 @@ func TestRevocation(t *testing.T) {
 	alive := func() bool {
 		return object(t, s.post(handlers.IntrospectPath, "other:"+s.other, "token="+token))["active"] == true
 	}
-	// RFC 7009 §2.1: somebody else's token is refused, and lives.
+	// RFC 7009 §2.1: a client cannot revoke the token of another client.
 	if w := s.post(handlers.RevokePath, "other:"+s.other, "token="+token); w.Code != 400 || object(t, w)["error"] != "invalid_grant" || !alive() {
 		t.Errorf("foreign token: %d %s, alive %v", w.Code, w.Body, alive())
 	}
@@ -350,11 +350,11 @@ func TestRevocation(t *testing.T) {
 	if w := s.post(handlers.RevokePath, "worker:"+s.secret, ""); w.Code != 400 {
 		t.Errorf("without a token: %d", w.Code)
 	}
-	// A wrong hint does not keep the token from being found (§2.1).
+	// A wrong hint does not hide the token (§2.1).
 	if w := s.post(handlers.RevokePath, "worker:"+s.secret, "token_type_hint=refresh_token&token="+token); w.Code != 200 || w.Body.Len() != 0 || alive() {
 		t.Errorf("own token: %d %q, alive %v", w.Code, w.Body, alive())
 	}
-	for _, text := range []string{token, "x", "sgt_", "00000000001"} { // §2.2: invalid ones are fine
+	for _, text := range []string{token, "x", "sgt_", "00000000001"} { // §2.2: invalid tokens are accepted
 		if w := s.post(handlers.RevokePath, "worker:"+s.secret, "token="+text); w.Code != 200 {
 			t.Errorf("revoke %.8q: %d", text, w.Code)
 		}
@@ -381,7 +381,7 @@ func TestErrorsDoNotRepeatSecrets(t *testing.T) {
 	s := newServer(t)
 	for _, body := range []string{"grant_type=" + s.secret, "grant_type=client_credentials&scope=" + s.secret, "resource=" + s.secret + "&grant_type=client_credentials", s.secret + "=%zz"} {
 		if w := s.post(handlers.TokenPath, "worker:"+s.secret, body); strings.Contains(w.Body.String(), "sgs_") {
-			t.Errorf("the answer repeats the secret: %s", w.Body)
+			t.Errorf("the response repeats the secret: %s", w.Body)
 		}
 	}
 }
@@ -399,15 +399,15 @@ func FuzzForm(f *testing.F) {
 		r.Header["Authorization"] = []string{authorization}
 		w := httptest.NewRecorder()
 		problem.OAuthHandlerFunc(h.Token).ServeHTTP(w, r)
-		// Nobody is registered, so nobody gets beyond authentication.
+		// No client is registered, so authentication always fails.
 		if w.Code != 400 && w.Code != 401 {
 			t.Errorf("%q with %q = %d", body, authorization, w.Code)
 		}
 	})
 }
 
-// FuzzTokenRequest lets a client that is known ask for any scope and resource:
-// it gets what it may have, or an error in the terms of RFC 6749 §5.2.
+// FuzzTokenRequest lets a known client ask for any scope and resource. The response is a permitted
+// token, or an error of RFC 6749 §5.2.
 func FuzzTokenRequest(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"", ""}, {"orders.read", "https://orders.example"}, {"orders.read orders.write", "https://billing.example"}, {"a  b", "x"},

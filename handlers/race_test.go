@@ -2,5 +2,5 @@
 
 package handlers_test
 
-// raceEnabled says that the race detector is on, which allocates.
+// raceEnabled says that the race detector is on. The race detector allocates.
 const raceEnabled = true

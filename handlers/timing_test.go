@@ -15,11 +15,10 @@ import (
 	"snowgate/handlers"
 )
 
-// An unknown client must not be told from a wrong secret by the time it takes.
-// The two are measured in pairs, one right after the other in random order, so
-// that whatever else the machine does befalls both alike, and the median of the
-// differences is judged, which no outlier moves. What is left is far below the
-// tolerance; one experiment in three has to show that.
+// TestUnknownClientTakesAsLongAsAWrongSecret: response times must not reveal whether a client
+// exists. The test measures both requests in pairs, in random order, so that disturbances affect
+// both alike. It compares the median of the differences, which ignores outliers. The noise that
+// remains is far below the tolerance. One of three experiments must pass.
 func TestUnknownClientTakesAsLongAsAWrongSecret(t *testing.T) {
 	s := newServer(t)
 	wrong, _ := clients.NewSecret()
@@ -48,8 +47,8 @@ func TestUnknownClientTakesAsLongAsAWrongSecret(t *testing.T) {
 	}
 }
 
-// compare sends both requests many times and returns the median of how much
-// longer b takes than a, and the median of a.
+// compare sends both requests many times. It returns the median of how much longer b takes than a,
+// and the median of a.
 func (s *server) compare(a, b func() *http.Request) (difference, usual time.Duration) {
 	const pairs = 1500
 	differences := make([]time.Duration, 0, pairs)
@@ -61,7 +60,7 @@ func (s *server) compare(a, b func() *http.Request) (difference, usual time.Dura
 		} else {
 			tookB, tookA = s.took(b()), s.took(a())
 		}
-		if i >= pairs/10 { // the first ones warm up
+		if i >= pairs/10 { // the first pairs warm up
 			differences, all = append(differences, tookB-tookA), append(all, tookA)
 		}
 	}

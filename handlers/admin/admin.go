@@ -24,22 +24,20 @@ import (
 	"snowgate/tokens"
 )
 
-// Prefix is where the API lives on the admin listener.
+// Prefix is the path of the API on the admin listener.
 const Prefix = "/admin/v1"
 
-// maxBody bounds the body of a request, in bytes.
+// maxBody limits the body of a request, in bytes.
 const maxBody = 64 << 10
 
-// ClientRegistry is what this gateway knows of all clients. [clients.Registry] is
-// one.
+// ClientRegistry is the local copy of all clients. [clients.Registry] implements it.
 type ClientRegistry interface {
 	// Lookup returns the client with that id, or nil.
 	Lookup(id string) *clients.Client
-	// Page returns up to limit clients that are wanted, in the order of their
-	// ids, beginning behind the id after, and tells whether there are more.
+	// Page returns up to limit wanted clients in the order of their ids, starting after the id
+	// after. It also reports whether there are more.
 	Page(after string, limit int, wanted func(*clients.Client) bool) (page []*clients.Client, more bool)
-	// Current reports whether those of the store were found to be complete a
-	// moment ago.
+	// Current reports whether the copy of the stored clients was complete a moment ago.
 	Current() bool
 }
 
@@ -55,65 +53,65 @@ type ClientStore interface {
 	LastUsed(ctx context.Context, of ...*clients.Client) (map[clients.SecretRef]time.Time, error)
 }
 
-// TokenService looks at single tokens and ends them. [tokens.Service] is one.
+// TokenService inspects and revokes single tokens. [tokens.Service] implements it.
 type TokenService interface {
-	// Lookup returns a token that still has a record, with the reason if it is
-	// not good; without one the token is the zero value.
+	// Lookup returns a token that still has a record. If the token is not valid, the error says
+	// why. Without a record, the token is the zero value.
 	Lookup(ctx context.Context, id idgen.ID) (tokens.Token, error)
-	// RevokeID ends a token. That there is none is no error.
+	// RevokeID revokes a token. An unknown id is not an error.
 	RevokeID(ctx context.Context, id idgen.ID) error
 }
 
-// RuleService holds the revocation rules. [tokens.Service] is one.
+// RuleService holds the revocation rules. [tokens.Service] implements it.
 type RuleService interface {
-	// AddRule returns the rule as it is stored, or an error that matches
-	// [tokens.ErrRule], [tokens.ErrRuleInFuture] or [tokens.ErrUnavailable].
+	// AddRule returns the stored rule. Its error matches [tokens.ErrRule], [tokens.ErrRuleInFuture]
+	// or [tokens.ErrUnavailable].
 	AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, error)
-	// Revocations returns the rules in force that are known here.
+	// Revocations returns the rules in force that this gateway knows.
 	Revocations() tokens.RuleSet
 	// CountRule counts live tokens that a rule covers, and writes nothing; it continues from a
 	// cursor. See [tokens.Service.CountRule] for its promises and its errors.
 	CountRule(ctx context.Context, r tokens.Rule, cursor string) (tokens.Coverage, error)
 }
 
-// KeyService holds the tag keys. [tokens.Keyring] is one.
+// KeyService holds the tag keys. [tokens.Keyring] implements it.
 type KeyService interface {
-	// Rotate starts a new key and returns the instant from which on it signs.
+	// Rotate starts a new key and returns the time from which the key signs.
 	Rotate(ctx context.Context) (time.Time, error)
-	// Starts returns the instants from which on the keys sign, the first key's
-	// being the zero time, in their order.
+	// Starts returns, in order, the times from which the keys sign. For the first key this is the
+	// zero time.
 	Starts() []time.Time
 }
 
-// API serves the admin API. It is safe for concurrent use; its fields must not
-// change once it serves, and all of them are required that do not say otherwise.
+// API serves the admin API. It is safe for concurrent use. Its fields must not change once it
+// serves. All fields are required unless they say otherwise.
 //
-// Each change, and each attempt at one, is written to Log as one line "audit",
-// whatever the level of the log: actor and actor_token_id, action, target,
-// before and after, reason, outcome (ok, refused, failed) and request_id. What
-// failed may have happened all the same. No line holds a secret or a digest.
+// The API writes one line "audit" to Log for each change, and for each attempt at one, whatever the
+// level of the log. The keys are actor and actor_token_id, action, target, before and after,
+// reason, outcome (ok, refused, failed) and request_id. A change with the outcome failed may have
+// happened nevertheless. No line holds a secret or a digest.
 type API struct {
 	Clients ClientRegistry
 	Store   ClientStore
 	Tokens  TokenService
 	Rules   RuleService
 	Keys    KeyService
-	// IDs decodes ids, and knows which worker numbers there can be.
+	// IDs decodes ids, and knows the valid worker numbers.
 	IDs *handlers.IDs
 	// RouteTable returns the routes in force.
 	RouteTable func() []Route
-	// Discovery tells how routes are discovered; nil: none are.
+	// Discovery returns the state of the discovery of routes; nil: routes are not discovered.
 	Discovery func() Discovery
-	// Health returns the state of this gateway without waiting for anything.
+	// Health returns the state of this gateway. It must not block.
 	Health func() Health
-	// MaxTTL is the longest lifetime that tokens of a client may have.
+	// MaxTTL is the longest lifetime that the tokens of a client may have.
 	MaxTTL time.Duration
-	// Now is the clock by which secrets expire.
+	// Now is the clock for the expiry of secrets.
 	Now func() time.Time
 	Log zerolog.Logger
 }
 
-// methods holds the handler of each method of a resource. HEAD is GET's.
+// methods maps the methods of a resource to their handlers. HEAD uses the handler of GET.
 type methods map[string]problem.HandlerFunc
 
 // resource is one path of the API.
@@ -122,7 +120,7 @@ type resource struct {
 	methods methods
 }
 
-// resources is the whole API.
+// resources returns all resources of the API.
 func (a *API) resources() []resource {
 	return []resource{
 		{"/clients", methods{
@@ -175,7 +173,7 @@ func (a *API) Routes(r chi.Router) {
 	}))
 }
 
-// ServeHTTP answers by the method of r, with 405 if there is none (RFC 9110
+// ServeHTTP calls the handler for the method of r. It responds with 405 if there is none (RFC 9110
 // §15.5.6).
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
@@ -191,7 +189,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-// allow lists the methods for the Allow header.
+// allow returns the value of the Allow header.
 func (m methods) allow() string {
 	var names []string
 	for name := range m {
@@ -204,12 +202,12 @@ func (m methods) allow() string {
 	return strings.Join(names, ", ")
 }
 
-// sameSite refuses what a page of another site makes a browser send, reading
-// included: nothing here is for pages of others.
+// sameSite refuses requests that the page of another site makes a browser send. It also refuses
+// reads, because no page of another site has a use for them.
 func sameSite(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Reading is checked like writing.
+		// A read is checked like a write.
 		asWrite := &http.Request{Method: http.MethodPost, Host: r.Host, Header: r.Header, URL: r.URL}
 		if err := protection.Check(asWrite); err != nil {
 			problem.Write(w, r, problem.New(http.StatusForbidden, "A page of another site sent this request.", err))

@@ -10,29 +10,28 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// change is what an audit line tells of one change. Its handler fills it on the
-// way, so that a refused or failed attempt is told as far as it got.
+// change holds the content of an audit line. The handler fills it step by step, so the line of a
+// refused or failed attempt shows how far it got.
 type change struct {
-	action string // for instance client.create
-	target string // whom it concerns
+	action string // such as client.create
+	target string // the id of the changed object
 	reason string // as the caller gave it
-	// before and after are the documents, without secrets and digests; nil where
-	// there is none.
+	// before and after are the documents, without secrets and digests; nil if there is none.
 	before, after any
 }
 
-// changeFunc is a handler that changes something.
+// changeFunc is a handler that makes a change.
 type changeFunc func(w http.ResponseWriter, r *http.Request, c *change) error
 
-// audited makes f write its audit line. The line is written before the response of
-// a refusal and after the response of a success, and by no means left out.
+// audited makes f write its audit line. It writes the line before the response to a refused
+// request, and after the response to a successful one. It writes the line even if f panics.
 func (a *API) audited(f changeFunc) problem.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var c change
 		failed := true
 		var err error
 		defer func() {
-			if failed { // it panicked
+			if failed { // f panicked
 				err = errors.New("panic")
 			}
 			a.audit(r, c, outcome(err))
@@ -43,7 +42,7 @@ func (a *API) audited(f changeFunc) problem.HandlerFunc {
 	}
 }
 
-// outcome is the word for how a change ended.
+// outcome returns the outcome of a change for the audit line.
 func outcome(err error) string {
 	var known *problem.Error
 	switch {
@@ -58,7 +57,7 @@ func outcome(err error) string {
 
 func (a *API) audit(r *http.Request, c change, outcome string) {
 	x := exchange.From(r.Context())
-	// Log has no level, so that no level leaves the line out.
+	// Log sets no level, so that no configured level drops the line.
 	line := a.Log.Log().Str(zerolog.LevelFieldName, zerolog.InfoLevel.String()).
 		Str("actor", x.Client).
 		Str("actor_token_id", x.TokenID).

@@ -11,18 +11,18 @@ import (
 	"snowgate/internal/problem"
 )
 
-// How many clients a page has.
+// Clients per page.
 const (
 	defaultPage = 100
 	largestPage = 1000
 )
 
-// listing is what a caller wants to see of the list of clients.
+// listing is the query for a page of the list of clients.
 type listing struct {
 	limit    int
-	after    string // the id behind which the page begins
-	source   string // only these, all if empty
-	disabled string // "true", "false" or all if empty
+	after    string // the page starts after this id
+	source   string // empty: all sources
+	disabled string // "true" or "false"; empty: both
 }
 
 func readListing(r *http.Request) (listing, error) {
@@ -62,7 +62,7 @@ func (l listing) wants(c *clients.Client) bool {
 		(l.disabled == "" || l.disabled == strconv.FormatBool(c.Disabled))
 }
 
-// next is the query of the page behind the client last.
+// next returns the query for the page after the client last.
 func (l listing) next(last string) string {
 	query := url.Values{"limit": {strconv.Itoa(l.limit)}, "after": {last}}
 	if l.source != "" {
@@ -74,9 +74,9 @@ func (l listing) next(last string) string {
 	return query.Encode()
 }
 
-// listClients lists clients in the order of their ids, page by page: Link with
-// rel="next" (RFC 8288) leads on. Clients that come and go meanwhile are seen or
-// not; no other client is seen twice or left out.
+// listClients lists clients in the order of their ids, page by page. The Link header with
+// rel="next" (RFC 8288) points to the next page. Clients that are created or deleted in the
+// meantime may or may not appear. No other client appears twice or is left out.
 func (a *API) listClients(w http.ResponseWriter, r *http.Request) error {
 	l, err := readListing(r)
 	if err != nil {

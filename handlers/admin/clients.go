@@ -14,19 +14,18 @@ import (
 	"snowgate/internal/problem"
 )
 
-// readOnly names the members of a client that the server says. They may be sent
-// back as they were read, so that reading, editing and replacing is one pipe;
-// what they say then is passed over.
+// readOnly names the members of a client that only the server sets. A caller may send them back as
+// they were read, so that it can read, edit and replace a client; their values are ignored.
 var readOnly = []string{"source", "created_at", "updated_at", "secrets", "note"}
 
-// clientDocument is a client as it is shown, with what a change brought along.
+// clientDocument is the JSON form of a client, with the note of a change.
 type clientDocument struct {
 	clients.View
 	Note string `json:"note,omitempty"`
 }
 
-// createdClient is the response to a creation: the client and what is shown only
-// now, with the names of RFC 7591 §3.2.1.
+// createdClient is the response to a creation: the client, and the values that are shown only now,
+// under the names of RFC 7591 §3.2.1.
 type createdClient struct {
 	clientDocument
 	Secret    string `json:"client_secret"`
@@ -34,7 +33,7 @@ type createdClient struct {
 	IssuedAt  int64  `json:"client_id_issued_at"`      // Unix seconds
 }
 
-// createClient makes a client with one secret.
+// createClient creates a client with one secret.
 func (a *API) createClient(w http.ResponseWriter, r *http.Request, c *change) error {
 	c.action = "client.create"
 	o, err := readObject(w, r)
@@ -43,7 +42,7 @@ func (a *API) createClient(w http.ResponseWriter, r *http.Request, c *change) er
 	}
 	expires := a.expiry(o, "client_secret_expires_in", "")
 	if !o.has("client_id") && o.members != nil {
-		o.members["client_id"], _ = json.Marshal(newClientID()) // a string always can
+		o.members["client_id"], _ = json.Marshal(newClientID()) // strings always marshal
 	}
 	d, err := a.readDocument(o, c)
 	if err != nil {
@@ -65,9 +64,8 @@ func (a *API) createClient(w http.ResponseWriter, r *http.Request, c *change) er
 	})
 }
 
-// readClient shows one client. When its secrets were used is told by
-// listSecrets: it changes without the client being changed, so the entity tag
-// could not vouch for it.
+// readClient shows one client. listSecrets shows when the secrets were last used: that time changes
+// without a change of the client, so the entity tag could not cover it.
 func (a *API) readClient(w http.ResponseWriter, r *http.Request) error {
 	client, err := a.load(r)
 	if err != nil {
@@ -81,8 +79,7 @@ func (a *API) readClient(w http.ResponseWriter, r *http.Request) error {
 	return handlers.WriteJSON(w, http.StatusOK, client.View(nil))
 }
 
-// replaceClient replaces everything that can be said about a client. Its secrets
-// stay.
+// replaceClient replaces the document of a client. The secrets of the client stay.
 func (a *API) replaceClient(w http.ResponseWriter, r *http.Request, c *change) error {
 	c.action, c.target = "client.update", auditedID(r)
 	revision, err := required(r.Header)
@@ -115,7 +112,7 @@ func (a *API) replaceClient(w http.ResponseWriter, r *http.Request, c *change) e
 	return handlers.WriteJSON(w, http.StatusOK, clientDocument{done.After.View(nil), done.Note})
 }
 
-// updateAction names what an update did.
+// updateAction returns the audit action of an update.
 func updateAction(done clients.Change) string {
 	switch {
 	case done.After.Disabled && !done.Before.Disabled:
@@ -127,7 +124,7 @@ func updateAction(done clients.Change) string {
 	}
 }
 
-// deleteClient removes a client; its live tokens stop with it.
+// deleteClient removes a client. Its live tokens stop working.
 func (a *API) deleteClient(w http.ResponseWriter, r *http.Request, c *change) error {
 	c.action, c.target = "client.delete", auditedID(r)
 	revision, err := required(r.Header)
@@ -138,15 +135,15 @@ func (a *API) deleteClient(w http.ResponseWriter, r *http.Request, c *change) er
 	if err != nil {
 		return refuse(err)
 	}
-	if done.Before != nil { // a repeated deletion found its work done
+	if done.Before != nil { // nil if the client was deleted before
 		c.before = done.Before.View(nil)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// load returns the client that the path names. Configured clients win over
-// stored ones of the same id, as they do everywhere.
+// load returns the client in the path. Configured clients win over stored clients with the same id,
+// as everywhere.
 func (a *API) load(r *http.Request) (*clients.Client, error) {
 	id := r.PathValue("id")
 	if c := a.Clients.Lookup(id); c != nil && c.Source != clients.SourceRegistry {
@@ -162,8 +159,8 @@ func (a *API) load(r *http.Request) (*clients.Client, error) {
 	return c, nil
 }
 
-// readDocument reads what is left of o as the document of a client, together
-// with the faults that were found before.
+// readDocument reads the rest of o as the document of a client. Its error includes the faults found
+// before.
 func (a *API) readDocument(o *object, c *change) (clients.Document, error) {
 	text, err := json.Marshal(o.members)
 	if err != nil {
@@ -186,8 +183,8 @@ func (a *API) readDocument(o *object, c *change) (clients.Document, error) {
 	return d, invalid(o.faults)
 }
 
-// expiry reads when a secret is to end: in so many seconds, or at an instant.
-// The zero time is never.
+// expiry reads the expiry of a secret: a number of seconds in the member in, or an instant in the
+// member at. The zero time means never.
 func (a *API) expiry(o *object, in, at string) time.Time {
 	after, given := o.seconds(in, 1)
 	if at == "" || !o.has(at) {
@@ -206,7 +203,7 @@ func (a *API) expiry(o *object, in, at string) time.Time {
 	return end
 }
 
-// refuse turns what keeps a client from being changed into a response.
+// refuse converts an error of the client store into a response.
 func refuse(err error) error {
 	refusal := func(status int, detail string) error { return problem.New(status, detail, err) }
 	switch {
@@ -215,7 +212,7 @@ func refuse(err error) error {
 	case errors.Is(err, clients.ErrReadOnly):
 		return refusal(http.StatusConflict, "The client is in the configuration file or the environment of the gateway and is changed there.")
 	case errors.Is(err, clients.ErrExists):
-		return refusal(http.StatusConflict, "The id is taken.")
+		return refusal(http.StatusConflict, "Another client has this id.")
 	case errors.Is(err, clients.ErrTooManySecrets):
 		return refusal(http.StatusConflict, "The client has as many secrets as it may: remove one first.")
 	case errors.Is(err, clients.ErrConflict):
@@ -225,7 +222,7 @@ func refuse(err error) error {
 	}
 }
 
-// auditedID is the id in the path, as far as it may be logged.
+// auditedID returns the id in the path, or "" if the id must not be logged.
 func auditedID(r *http.Request) string {
 	id := r.PathValue("id")
 	if !clients.ValidID(id) || looksSecret(id) {
@@ -234,10 +231,10 @@ func auditedID(r *http.Request) string {
 	return id
 }
 
-// newClientID makes the id of a client that was given none: 80 random bits.
+// newClientID makes an id for a client without one: 80 random bits.
 func newClientID() string { return "client-" + strings.ToLower(rand.Text()[:16]) }
 
-// clientPath is the path of a client on the admin listener.
+// clientPath returns the path of a client on the admin listener.
 func clientPath(id string) string { return Prefix + "/clients/" + url.PathEscape(id) }
 
 func unixOrZero(t time.Time) int64 {

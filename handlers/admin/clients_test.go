@@ -35,7 +35,7 @@ func TestClientLife(t *testing.T) {
 	if got.Code != http.StatusOK || got.object()["client_name"] != "Orders" || got.object()["client_secret"] != nil {
 		t.Errorf("read: %d %s", got.Code, got.Body)
 	}
-	// What was read can be sent back, changed.
+	// A document that was read can be changed and sent back.
 	edited := strings.Replace(got.Body.String(), `"disabled":false`, `"disabled":true`, 1)
 	put := b.do("PUT", "/clients/orders", edited, "If-Match", got.Header().Get("ETag"))
 	if put.Code != http.StatusOK || put.Header().Get("ETag") != `"3"` || !b.store.stored["orders"].Disabled || b.store.stored["orders"].Name != "Orders" {
@@ -58,7 +58,7 @@ func TestCreateMakesAnID(t *testing.T) {
 	}
 }
 
-// Every refusal of a request about clients, with its reason.
+// TestClientRefusals: each refusal of a request about clients, with its reason.
 func TestClientRefusals(t *testing.T) {
 	long := strings.Repeat("x", maxBody)
 	tests := []struct {
@@ -158,8 +158,7 @@ func TestMethodsAreTold(t *testing.T) {
 	}
 }
 
-// Whatever keeps the store from being asked is a 503 with Retry-After, for every
-// operation that needs it.
+// If the store cannot be reached, every operation that needs it responds with 503 and Retry-After.
 func TestStoreIsAway(t *testing.T) {
 	b := newBench(t)
 	b.create("orders")
@@ -196,8 +195,8 @@ func TestConditionalRead(t *testing.T) {
 			t.Errorf("If-None-Match: %s = %d %s, want %d", condition, got.Code, got.Body, status)
 		}
 	}
-	// A use of a secret does not change the client, so its tag stays, and the
-	// tag must not vouch for the time of the use.
+	// The use of a secret does not change the client, so the tag stays. The tag must not cover the
+	// time of the use.
 	b.store.used[clients.SecretRef{Client: "orders", Secret: "s1"}] = noon
 	if got := b.do("GET", "/clients/orders", ""); got.Header().Get("ETag") != tag || strings.Contains(got.Body.String(), "last_used_at") {
 		t.Errorf("after a use: ETag %s, %s", got.Header().Get("ETag"), got.Body)
@@ -291,7 +290,7 @@ func TestConcurrentCreates(t *testing.T) {
 	}
 }
 
-// The audit lines say who did what to whom, and nothing of it is a secret.
+// TestAudit: the audit lines say who did what to whom, and contain no secret.
 func TestAudit(t *testing.T) {
 	b := newBench(t)
 	tag, first := b.create("orders")
@@ -344,7 +343,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// logHoldsNone fails the test if the log holds one of the secrets or its digest.
+// logHoldsNone fails the test if the log contains one of the secrets or its digest.
 func (b *bench) logHoldsNone(secrets []string) {
 	b.t.Helper()
 	text := b.log.String()
@@ -368,7 +367,8 @@ func TestAuditShowsTheChange(t *testing.T) {
 	}
 }
 
-// A text that a caller gave does not get into the log if it is a secret.
+// TestAuditKeepsCallersSecretsOut: a text from a caller does not get into the log if it looks like
+// a secret.
 func TestAuditKeepsCallersSecretsOut(t *testing.T) {
 	b := newBench(t)
 	secret, _ := clients.NewSecret()

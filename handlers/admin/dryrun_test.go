@@ -11,7 +11,8 @@ import (
 
 const onWorker = `{"worker":7,"from":"2026-06-01T10:00:00Z","until":"2026-06-01T11:00:00Z"}`
 
-// A dry run counts, goes on from a cursor, and leaves neither a rule nor an audit line.
+// TestDryRun: a dry run counts, continues from a cursor, and leaves neither a rule nor an audit
+// line.
 func TestDryRun(t *testing.T) {
 	tests := []struct {
 		why, query, body string

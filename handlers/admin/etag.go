@@ -10,8 +10,8 @@ import (
 	"snowgate/internal/problem"
 )
 
-// etag is the entity tag of a client: its revision (RFC 9110 §8.8.3). Clients of
-// the configuration have none, they cannot be changed here.
+// etag returns the entity tag of a client, which is its revision (RFC 9110 §8.8.3). Clients of the
+// configuration have none, because the API cannot change them.
 func etag(c *clients.Client) string {
 	if c.Source != clients.SourceRegistry {
 		return ""
@@ -27,14 +27,14 @@ func setETag(header http.Header, c *clients.Client) {
 	}
 }
 
-// tags are the entity tags of a condition (RFC 9110 §13.1).
+// tags holds the entity tags of a condition (RFC 9110 §13.1).
 type tags struct {
 	given bool
 	any   bool // *
 	list  []string
 }
 
-// readTags reads If-Match or If-None-Match. Our tags hold no comma.
+// readTags reads If-Match or If-None-Match. Our tags contain no comma.
 func readTags(header http.Header, name string) tags {
 	lines := header.Values(name)
 	t := tags{given: len(lines) > 0}
@@ -52,8 +52,8 @@ func readTags(header http.Header, name string) tags {
 	return t
 }
 
-// notModified reports whether the caller has what there is, by the weak
-// comparison of RFC 9110 §13.1.2.
+// notModified reports whether If-None-Match matches current, by the weak comparison of RFC 9110
+// §13.1.2.
 func notModified(header http.Header, current string) bool {
 	t := readTags(header, "If-None-Match")
 	if current == "" {
@@ -62,9 +62,9 @@ func notModified(header http.Header, current string) bool {
 	return t.any || slices.ContainsFunc(t.list, func(tag string) bool { return strings.TrimPrefix(tag, "W/") == current })
 }
 
-// expected returns the revision that If-Match names, 0 for "whatever there is".
-// A tag that is not one of ours, or a weak one, matches nothing (RFC 9110
-// §13.1.1), so it is a 412. Several tags are more than a client here can need.
+// expected returns the revision in If-Match, or 0 for any revision. A weak or foreign tag matches
+// nothing (RFC 9110 §13.1.1) and gets a 412. Several tags get a 400, because no client needs them
+// here.
 func expected(header http.Header) (revision uint64, err error) {
 	t := readTags(header, "If-Match")
 	switch {
@@ -74,17 +74,17 @@ func expected(header http.Header) (revision uint64, err error) {
 		return 0, problem.New(http.StatusBadRequest, "If-Match takes one entity tag here, or *.", nil)
 	}
 	revision, err = strconv.ParseUint(strings.Trim(t.list[0], `"`), 10, 64)
-	if err == nil && revision > 0 && t.list[0] == tag(revision) { // the strong comparison
+	if err == nil && revision > 0 && t.list[0] == tag(revision) { // strong comparison
 		return revision, nil
 	}
 	return 0, preconditionFailed(nil)
 }
 
-// required is expected for changes that must not be made blindly (RFC 6585 §3).
+// required is expected for changes that require If-Match (RFC 6585 §3).
 func required(header http.Header) (revision uint64, err error) {
 	if !readTags(header, "If-Match").given {
 		return 0, problem.New(http.StatusPreconditionRequired,
-			"This change needs If-Match with the ETag of the client as you read it, so that no change of somebody else is lost; * is whatever there is.", nil)
+			"This change needs If-Match with the ETag of the client as you read it, so that no change of somebody else is lost, or with * for any revision.", nil)
 	}
 	return expected(header)
 }

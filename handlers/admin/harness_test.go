@@ -31,10 +31,10 @@ import (
 	"snowgate/tokens"
 )
 
-// noon is the instant at which the tests take place.
+// noon is the time of the tests.
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// errStore is what a store that is away says.
+// errStore is the error of a store that cannot be reached.
 var errStore = errors.New("connection refused")
 
 // fakeStore keeps clients in a real registry, as the real store does.
@@ -44,7 +44,7 @@ type fakeStore struct {
 	revision uint64
 	stored   map[string]clients.Client
 	used     map[clients.SecretRef]time.Time
-	err      error // what everything fails with
+	err      error // error of every call
 }
 
 func (s *fakeStore) put(before *clients.Client, after clients.Client) clients.Change {
@@ -171,10 +171,10 @@ func (s *fakeStore) LastUsed(context.Context, ...*clients.Client) (map[clients.S
 // fakeTokens holds tokens, rules and keys.
 type fakeTokens struct {
 	tokens map[idgen.ID]tokens.Token
-	why    error // why they are not good
+	why    error // why the tokens are not valid
 	rules  tokens.RuleSet
 	starts []time.Time
-	err    error // what everything fails with
+	err    error // error of every call
 }
 
 func (f *fakeTokens) Lookup(_ context.Context, id idgen.ID) (tokens.Token, error) {
@@ -210,7 +210,7 @@ func (f *fakeTokens) AddRule(_ context.Context, r tokens.Rule) (tokens.Rule, err
 
 func (f *fakeTokens) Revocations() tokens.RuleSet { return f.rules }
 
-// CountRule finds all tokens in two steps, the first of which finds none.
+// CountRule finds all tokens in two steps. The first step finds none.
 func (f *fakeTokens) CountRule(_ context.Context, _ tokens.Rule, cursor string) (tokens.Coverage, error) {
 	switch {
 	case f.err != nil:
@@ -233,7 +233,7 @@ func (f *fakeTokens) Rotate(context.Context) (time.Time, error) {
 
 func (f *fakeTokens) Starts() []time.Time { return f.starts }
 
-// bench is an API with everything around it.
+// bench is an API with everything that it needs.
 type bench struct {
 	t       *testing.T
 	api     *API
@@ -244,7 +244,7 @@ type bench struct {
 	spec    routers.Router
 }
 
-// aToken is the id of a token that the bench has.
+// aToken is the id of a token that the bench knows.
 const aToken = "00000000001"
 
 // configured is a client of the configuration file.
@@ -292,7 +292,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// specification is the OpenAPI document, checked.
+// specification returns the OpenAPI document, after validation.
 var specification = func() func(t *testing.T) routers.Router {
 	var once sync.Once
 	var router routers.Router
@@ -324,7 +324,7 @@ func (r response) object() map[string]any {
 	r.t.Helper()
 	var o map[string]any
 	if err := json.Unmarshal(r.Body.Bytes(), &o); err != nil {
-		r.t.Fatalf("the answer %q: %v", r.Body.String(), err)
+		r.t.Fatalf("the response %q: %v", r.Body.String(), err)
 	}
 	return o
 }
@@ -357,14 +357,14 @@ func (b *bench) do(method, path, body string, header ...string) response {
 func (b *bench) conforms(method, path, body string, header http.Header, w *httptest.ResponseRecorder) {
 	b.t.Helper()
 	if method == http.MethodHead {
-		return // as GET, without the body
+		return // like GET, without the body
 	}
 	request := httptest.NewRequest(method, Prefix+path, strings.NewReader(body))
 	request.Header = header
 	route, params, err := b.spec.FindRoute(request)
 	if err != nil {
 		if w.Code != http.StatusNotFound && w.Code != http.StatusMethodNotAllowed {
-			b.t.Errorf("%s %s answers %d and is not in the document: %v", method, path, w.Code, err)
+			b.t.Errorf("%s %s responds with %d and is not in the document: %v", method, path, w.Code, err)
 		}
 		return
 	}
@@ -372,19 +372,19 @@ func (b *bench) conforms(method, path, body string, header http.Header, w *httpt
 	input := &openapi3filter.RequestValidationInput{Request: request, PathParams: params, Route: route, Options: options}
 	if w.Code < http.StatusBadRequest {
 		if err := openapi3filter.ValidateRequest(b.t.Context(), input); err != nil {
-			b.t.Errorf("%s %s %s is answered with %d, and the document refuses it: %v", method, path, body, w.Code, err)
+			b.t.Errorf("%s %s %s gets %d, and the document refuses it: %v", method, path, body, w.Code, err)
 		}
 	}
-	answer := &openapi3filter.ResponseValidationInput{
+	response := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: w.Code, Header: w.Header(),
 		Body: io.NopCloser(bytes.NewReader(w.Body.Bytes())), Options: options,
 	}
-	if err := openapi3filter.ValidateResponse(b.t.Context(), answer); err != nil {
-		b.t.Errorf("%s %s answers %d %s, which is not in the document: %v", method, path, w.Code, w.Body.String(), err)
+	if err := openapi3filter.ValidateResponse(b.t.Context(), response); err != nil {
+		b.t.Errorf("%s %s responds with %d %s, which is not in the document: %v", method, path, w.Code, w.Body.String(), err)
 	}
 }
 
-// audit returns the audit lines so far, and forgets them.
+// audit returns the audit lines since its last call.
 func (b *bench) audit() []map[string]any {
 	b.t.Helper()
 	var lines []map[string]any
@@ -399,7 +399,7 @@ func (b *bench) audit() []map[string]any {
 	return lines
 }
 
-// create makes a client and returns its entity tag and secret.
+// create creates a client and returns its entity tag and secret.
 func (b *bench) create(id string) (tag, secret string) {
 	b.t.Helper()
 	got := b.do("POST", "/clients", `{"client_id":"`+id+`","scope":"a b"}`)
@@ -409,14 +409,14 @@ func (b *bench) create(id string) (tag, secret string) {
 	return got.Header().Get("ETag"), got.object()["client_secret"].(string)
 }
 
-// faults returns the pointers of the faults that a refusal lists.
+// faults returns the pointers of the faults in a response.
 func (r response) faults() []string {
 	r.t.Helper()
 	var body struct {
 		Errors []problem.Fault `json:"errors"`
 	}
 	if err := json.Unmarshal(r.Body.Bytes(), &body); err != nil {
-		r.t.Fatalf("the answer %q: %v", r.Body.String(), err)
+		r.t.Fatalf("the response %q: %v", r.Body.String(), err)
 	}
 	var pointers []string
 	for _, f := range body.Errors {
@@ -425,8 +425,7 @@ func (r response) faults() []string {
 	return pointers
 }
 
-// serveOnly sends a request and returns the status; it may be called by many
-// goroutines at once.
+// serveOnly sends a request and returns the status. It is safe for concurrent use.
 func (b *bench) serveOnly(method, path, body string) int {
 	request := httptest.NewRequest(method, Prefix+path, strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")

@@ -10,17 +10,16 @@ import (
 	"snowgate/tokens"
 )
 
-// keyDocument tells about one tag key, never the key itself.
+// keyDocument describes one tag key, without the key itself.
 type keyDocument struct {
-	// StartsAt is the first instant whose tokens it signs; the first key of a
-	// deployment has none.
+	// StartsAt is the time from which the key signs. The first key of a deployment has none.
 	StartsAt *time.Time `json:"starts_at,omitempty"`
-	// State is "next" before that instant, "current" while it signs, and then
-	// "old": it still verifies what it signed.
+	// State is "next" before StartsAt, "current" while the key signs, and "old" afterwards. An old
+	// key still verifies tokens that it signed.
 	State string `json:"state"`
 }
 
-// listKeys lists the tag keys that this gateway has, the oldest first.
+// listKeys lists the tag keys of this gateway, the oldest first.
 func (a *API) listKeys(w http.ResponseWriter, _ *http.Request) error {
 	return handlers.WriteJSON(w, http.StatusOK, struct {
 		Keys []keyDocument `json:"keys"`

@@ -11,8 +11,8 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// TestLinear: the work of what reads the JSON, the queries and the entity tags of administrators
-// grows as these do, and so does that of the refusal which tells all faults.
+// TestLinear: reading JSON, queries and entity tags, and reporting all faults, takes time linear in
+// their size.
 func TestLinear(t *testing.T) {
 	refused := func(text string) {
 		o, err := parseObject([]byte(text))

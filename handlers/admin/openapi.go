@@ -10,7 +10,7 @@ import (
 //go:embed openapi.json
 var document []byte
 
-// readOpenAPI serves it.
+// readOpenAPI serves document.
 func readOpenAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -8,7 +8,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// The document and the handlers have the same operations.
+// TestOpenAPIHasEveryOperation: the document and the handlers have the same operations.
 func TestOpenAPIHasEveryOperation(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromData(document)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"snowgate/internal/problem"
 )
 
-// object is a JSON object that a caller sent, read member by member. The readers
-// collect faults instead of returning them, so that [object.check] tells all of
-// them at once. A member that has been read is no longer in it.
+// object is a JSON object from a caller. Its methods read and remove one member each. They collect
+// faults instead of returning them, so that [object.check] reports all faults at once.
 type object struct {
 	members map[string]json.RawMessage
 	faults  []problem.Fault
@@ -38,8 +37,8 @@ func readObject(w http.ResponseWriter, r *http.Request) (*object, error) {
 	return parseObject(body)
 }
 
-// readOptional is readObject for requests that need no body: without one it is
-// an empty object.
+// readOptional is readObject for requests with an optional body. Without a body it returns an empty
+// object.
 func readOptional(w http.ResponseWriter, r *http.Request) (*object, error) {
 	if len(r.Header.Values("Content-Type")) > 0 {
 		return readObject(w, r)
@@ -68,8 +67,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 }
 
-// checkJSON refuses every content type but application/json. A form of another
-// site's page cannot have it.
+// checkJSON refuses every content type except application/json. A form on the page of another site
+// cannot send it.
 func checkJSON(header http.Header) error {
 	if lines := header.Values("Content-Type"); len(lines) == 1 {
 		mediaType, parameters, err := mime.ParseMediaType(lines[0])
@@ -84,7 +83,7 @@ func checkJSON(header http.Header) error {
 	return refusal
 }
 
-// parseObject reads one JSON object in which no member comes twice (RFC 8259 §4).
+// parseObject reads one JSON object. A member that comes twice is a fault (RFC 8259 §4).
 func parseObject(text []byte) (*object, error) {
 	if !utf8.Valid(text) {
 		return nil, problem.New(http.StatusBadRequest, "The body is not UTF-8.", nil)
@@ -97,7 +96,7 @@ func parseObject(text []byte) (*object, error) {
 		}
 	}
 	if err != nil {
-		// Texts of encoding/json repeat one character at most.
+		// The errors of encoding/json quote at most one character.
 		return nil, problem.New(http.StatusBadRequest, fmt.Sprintf("The body is not one JSON object: %v.", err), nil)
 	}
 	return &object{members: members, faults: faults}, nil
@@ -114,13 +113,13 @@ func readMembers(in *json.Decoder) (map[string]json.RawMessage, []problem.Fault,
 		if err != nil {
 			return nil, nil, err
 		}
-		name, _ := token.(string) // anything else is an error of Token
+		name, _ := token.(string) // all other tokens are errors of Token
 		var value json.RawMessage
 		if err := in.Decode(&value); err != nil {
 			return nil, nil, err
 		}
 		if _, twice := members[name]; twice {
-			faults = append(faults, problem.Fault{Pointer: pointer(name), Detail: "is there twice"})
+			faults = append(faults, problem.Fault{Pointer: pointer(name), Detail: "appears twice"})
 		}
 		members[name] = value
 	}
@@ -128,24 +127,24 @@ func readMembers(in *json.Decoder) (map[string]json.RawMessage, []problem.Fault,
 	return members, faults, err
 }
 
-// pointer is the JSON pointer (RFC 6901) to a member at the top.
+// pointer returns the JSON pointer (RFC 6901) to a top-level member.
 func pointer(name string) string {
 	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// fault notes that something is wrong with a member.
+// fault records a fault of a member.
 func (o *object) fault(name, format string, args ...any) {
 	o.faults = append(o.faults, problem.Fault{Pointer: pointer(name), Detail: fmt.Sprintf(format, args...)})
 }
 
-// has reports whether there is a member of that name that was not read yet.
+// has reports whether the object has an unread member of that name.
 func (o *object) has(name string) bool {
 	_, ok := o.members[name]
 	return ok
 }
 
-// take moves the member called name into value, and reports whether it was there
-// and fits.
+// take moves the member name into value. It reports whether the member exists and has the right
+// type.
 func (o *object) take(name, wanted string, value any) bool {
 	raw, ok := o.members[name]
 	if !ok {
@@ -166,7 +165,7 @@ func (o *object) text(name string) string {
 	return value
 }
 
-// instant reads an instant, the zero time if it is not there.
+// instant reads an instant, or the zero time if the member is missing.
 func (o *object) instant(name string) time.Time {
 	const wanted = "an instant like 2026-01-31T12:00:00Z (RFC 3339)"
 	var value string
@@ -181,14 +180,14 @@ func (o *object) instant(name string) time.Time {
 	return at
 }
 
-// maxSeconds bounds a number of seconds: a hundred years.
+// maxSeconds limits a number of seconds to a hundred years.
 const maxSeconds = 100 * 365 * 24 * 60 * 60
 
-// seconds reads a whole number of seconds, least or more.
+// seconds reads a whole number of seconds, at least least.
 func (o *object) seconds(name string, least int64) (d time.Duration, given bool) {
 	var value json.Number
 	wanted := fmt.Sprintf("a whole number of seconds, %d or more", least)
-	if raw := o.members[name]; len(raw) > 0 && raw[0] == '"' { // a json.Number takes strings too
+	if raw := o.members[name]; len(raw) > 0 && raw[0] == '"' { // a json.Number also accepts strings
 		delete(o.members, name)
 		o.fault(name, "needs to be %s", wanted)
 		return 0, false
@@ -210,11 +209,11 @@ func (o *object) number(name string) (n int64, given bool) {
 	return n, given
 }
 
-// maxReason bounds the text by which a change is explained, in bytes.
+// maxReason limits the reason for a change, in bytes.
 const maxReason = 256
 
-// reason reads why a change is made. It ends up in the log, so it must be one
-// line and hold no secret.
+// reason reads the reason for a change. The log shows the reason, so it must be one line and hold
+// no secret.
 func (o *object) reason() string {
 	text := o.text("reason")
 	switch {
@@ -237,8 +236,7 @@ func looksSecret(text string) bool {
 	return strings.Contains(text, "sgs_") || strings.Contains(text, "sgt_")
 }
 
-// check returns everything that is wrong with the object, members that nobody
-// read included; nil if nothing is.
+// check returns all faults of the object, including unread members, or nil.
 func (o *object) check() error {
 	for name := range o.members {
 		o.fault(name, "is unknown here")
@@ -247,8 +245,7 @@ func (o *object) check() error {
 	return invalid(o.faults)
 }
 
-// invalid refuses a document that can be read and makes no sense, nil if there
-// are no faults.
+// invalid returns the response for a document with faults, or nil if there are none.
 func invalid(faults []problem.Fault) error {
 	if len(faults) == 0 {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"snowgate/tokens"
 )
 
-// unavailable responds with 503 for a store that cannot be asked, and leaves every other
-// error as it is. A caller that went away is why the store was not asked, not what
-// is wrong with it.
+// unavailable responds with 503 if the store could not be reached, and returns all other errors
+// unchanged. If the caller went away, the store is not to blame.
 func unavailable(err error) error {
 	away := errors.Is(err, clients.ErrUnavailable) || errors.Is(err, tokens.ErrUnavailable)
 	if !away || errors.Is(err, context.Canceled) {
@@ -23,7 +22,7 @@ func unavailable(err error) error {
 	return problem.Unavailable("Redis cannot be asked at the moment; a change may have been made or not.", err)
 }
 
-// optionalTime is for members that are left out where there is no instant.
+// optionalTime returns nil for the zero time, so that JSON leaves the member out.
 func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -32,7 +31,7 @@ func optionalTime(t time.Time) *time.Time {
 	return &t
 }
 
-// checkQuery refuses parameters that are not known here or come twice.
+// checkQuery refuses unknown parameters and parameters that come twice.
 func checkQuery(r *http.Request, known ...string) error {
 	for name, values := range r.URL.Query() {
 		if !slices.Contains(known, name) {

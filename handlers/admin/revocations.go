@@ -15,30 +15,30 @@ import (
 	"snowgate/tokens"
 )
 
-// revocationDocument is one rule. Which members it has depends on its kind.
+// revocationDocument is the JSON form of one rule. Its kind determines its members.
 type revocationDocument struct {
 	ID         string     `json:"id"`
 	Kind       string     `json:"kind"` // token, client, worker or before
 	Token      string     `json:"token,omitempty"`
 	Client     string     `json:"client,omitempty"`
-	Generation uint64     `json:"generation,omitempty"` // of the client's tokens that are still good
+	Generation uint64     `json:"generation,omitempty"` // of the client's tokens that remain valid
 	Worker     *int64     `json:"worker,omitempty"`
 	From       *time.Time `json:"from,omitempty"`
 	Until      *time.Time `json:"until,omitempty"`
 	Before     *time.Time `json:"before,omitempty"`
 	CreatedAt  *time.Time `json:"created_at,omitempty"`
-	EndsAt     *time.Time `json:"ends_at,omitempty"` // nothing that it matches can be alive then
+	EndsAt     *time.Time `json:"ends_at,omitempty"` // everything that the rule matches has expired by then
 	By         string     `json:"by,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
 
 	Count *countDocument `json:"count,omitempty"` // of a dry run
 }
 
-// countDocument is how many live tokens a rule covers, as far as one request looked.
+// countDocument is the number of live tokens that a rule covers, as far as one request has counted.
 type countDocument struct {
 	LiveTokens int    `json:"live_tokens"`
 	Seen       int    `json:"seen"`
-	Next       string `json:"next,omitempty"` // the cursor to go on with
+	Next       string `json:"next,omitempty"` // the cursor for the next request
 }
 
 func documentOfRule(r tokens.Rule) revocationDocument {
@@ -72,8 +72,8 @@ func (a *API) listRevocations(w http.ResponseWriter, _ *http.Request) error {
 	}{set.Revision, list})
 }
 
-// postRevocation counts if the query asks for a dry run, and revokes if it does not. A query with
-// anything else in it is refused: a mistyped dry run must not revoke.
+// postRevocation counts if the query asks for a dry run, and revokes otherwise. It refuses all
+// other parameters, because a mistyped dry run must not revoke.
 func (a *API) postRevocation(w http.ResponseWriter, r *http.Request) error {
 	var faults []problem.Fault
 	query := r.URL.Query()
@@ -98,7 +98,7 @@ func (a *API) postRevocation(w http.ResponseWriter, r *http.Request) error {
 	return a.audited(a.createRevocation)(w, r)
 }
 
-// countRevocation tells how many live tokens a revocation would cover. It changes nothing, so it
+// countRevocation counts the live tokens that a revocation would cover. It changes nothing and
 // leaves no audit line.
 func (a *API) countRevocation(w http.ResponseWriter, r *http.Request, cursor string) error {
 	o, err := readObject(w, r)
@@ -131,7 +131,7 @@ func (a *API) countRevocation(w http.ResponseWriter, r *http.Request, cursor str
 	return handlers.WriteJSON(w, http.StatusOK, d)
 }
 
-// countOne tells whether a token that would be revoked is good now.
+// countOne reports whether the token to be revoked is valid now.
 func (a *API) countOne(w http.ResponseWriter, r *http.Request, wanted revocation) error {
 	count := &countDocument{Seen: 1}
 	switch _, err := a.Tokens.Lookup(r.Context(), wanted.token); {
@@ -145,7 +145,7 @@ func (a *API) countOne(w http.ResponseWriter, r *http.Request, wanted revocation
 	})
 }
 
-// createRevocation revokes one token, or writes one rule.
+// createRevocation revokes one token, or adds one rule.
 func (a *API) createRevocation(w http.ResponseWriter, r *http.Request, c *change) error {
 	c.action = "revocation.create"
 	o, err := readObject(w, r)
@@ -166,14 +166,14 @@ func (a *API) createRevocation(w http.ResponseWriter, r *http.Request, c *change
 	if err != nil {
 		return refuseRule(wanted.rule.Kind, err)
 	}
-	// Stores may drop both for a client.
+	// The store may drop both fields for a client.
 	rule.By, rule.Why = cmp.Or(rule.By, wanted.rule.By), cmp.Or(rule.Why, wanted.rule.Why)
 	d := documentOfRule(rule)
 	c.after = d
 	return handlers.WriteJSON(w, http.StatusCreated, d)
 }
 
-// revokeOne deletes the record of a token; no rule stays behind.
+// revokeOne deletes the record of a token. It leaves no rule behind.
 func (a *API) revokeOne(w http.ResponseWriter, r *http.Request, c *change, wanted revocation) error {
 	c.target = "token-" + wanted.token.String()
 	if err := a.Tokens.RevokeID(r.Context(), wanted.token); err != nil {
@@ -200,21 +200,20 @@ func refuseRule(kind tokens.RuleKind, err error) error {
 			Err:    err,
 		}
 	case errors.Is(err, tokens.ErrRule):
-		return problem.New(http.StatusUnprocessableEntity, "The revocation makes no sense.", err)
+		return problem.New(http.StatusUnprocessableEntity, "The revocation is not valid.", err)
 	default:
 		return unavailable(err)
 	}
 }
 
-// revocation is what a caller asked for: the rule, or the single token.
+// revocation is the request of a caller: a rule, or a single token.
 type revocation struct {
 	single bool
 	token  idgen.ID
 	rule   tokens.Rule
 }
 
-// readRevocation reads exactly one of token, client, before, and worker with
-// from and until.
+// readRevocation reads exactly one of token, client, before, and worker with from and until.
 func (a *API) readRevocation(o *object) revocation {
 	var wanted revocation
 	var kinds []string
@@ -248,12 +247,12 @@ func (a *API) readRevocation(o *object) revocation {
 func (o *object) tokenID() idgen.ID {
 	id, err := idgen.Parse(o.text("token"))
 	if err != nil {
-		o.fault("token", "needs to be a token id: 11 characters of 0-9A-Za-z, the part of the token behind sgt_")
+		o.fault("token", "needs to be a token id: 11 characters of 0-9A-Za-z, the part of the token after sgt_")
 	}
 	return id
 }
 
-// clientID reads the id of a client. It ends up in the log.
+// clientID reads the id of a client. The log shows the id, so it must hold no secret.
 func (o *object) clientID(name string) string {
 	id := o.text(name)
 	switch {
@@ -267,7 +266,8 @@ func (o *object) clientID(name string) string {
 	return ""
 }
 
-// readWorker reads the number of a worker: among all, or, beside a datacenter, within that.
+// readWorker reads the number of a worker. Next to a datacenter, the number counts within the
+// datacenter; otherwise it counts among all workers.
 func (a *API) readWorker(o *object) int64 {
 	layout := a.IDs.Scheme.Layout()
 	number := func(name string, most int64) int64 {
@@ -303,8 +303,8 @@ func (a *API) readWorkerRule(o *object) tokens.Rule {
 	return tokens.WorkerRule(worker, from, until)
 }
 
-// keepRevocation refuses to take a rule back: gateways may have cut connections
-// and dropped tokens because of it already, and what it matches ends anyway.
+// keepRevocation refuses to delete a rule. Gateways may already have cut connections and dropped
+// tokens because of the rule, and the rule ends by itself.
 func (a *API) keepRevocation(_ http.ResponseWriter, r *http.Request, c *change) error {
 	c.action = "revocation.delete"
 	rules := a.Rules.Revocations().Rules
@@ -314,6 +314,6 @@ func (a *API) keepRevocation(_ http.ResponseWriter, r *http.Request, c *change) 
 	}
 	c.target = rules[i].ID
 	return problem.New(http.StatusConflict,
-		"Revocations are not taken back; this one ends by itself, at "+rules[i].End.UTC().Format(time.RFC3339)+
-			", when nothing that it matches can be alive. Clients get new tokens at any time.", nil)
+		"Revocations cannot be undone. This one ends by itself, at "+rules[i].End.UTC().Format(time.RFC3339)+
+			", when all tokens that it matches have expired. Clients can get new tokens at any time.", nil)
 }

@@ -9,7 +9,7 @@ import (
 	"snowgate/handlers"
 )
 
-// createdSecret is the response to a new secret: what is shown only now.
+// createdSecret is the response to a new secret, which is shown only now.
 type createdSecret struct {
 	clients.SecretView
 	Client    string `json:"client_id"`
@@ -18,7 +18,7 @@ type createdSecret struct {
 	Note      string `json:"note,omitempty"`
 }
 
-// listSecrets tells about the secrets of a client, and when each was last used.
+// listSecrets lists the secrets of a client, and when each was last used.
 func (a *API) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	client, err := a.load(r)
 	if err != nil {
@@ -33,8 +33,8 @@ func (a *API) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	}{present(client.View(used).Secrets)})
 }
 
-// addSecret adds a secret to a client, and may set an end for the others in the
-// same step: so a secret is rotated without a gap.
+// addSecret adds a secret to a client. In the same step it may set an expiry for the other secrets,
+// so a rotation leaves no gap.
 func (a *API) addSecret(w http.ResponseWriter, r *http.Request, c *change) error {
 	c.action, c.target = "client.secret.add", auditedID(r)
 	revision, err := expected(r.Header)
@@ -69,7 +69,7 @@ func (a *API) addSecret(w http.ResponseWriter, r *http.Request, c *change) error
 	})
 }
 
-// changed notes what the store did.
+// changed records the change that the store made.
 func (c *change) changed(done clients.Change) {
 	if done.Before != nil {
 		c.before = done.Before.View(nil)
@@ -89,8 +89,7 @@ func viewOf(c *clients.Client, id string) clients.SecretView {
 	return clients.SecretView{ID: id}
 }
 
-// removeSecret removes a secret of a client. Tokens that were got with it live
-// on.
+// removeSecret removes a secret of a client. Tokens issued with the secret stay valid.
 func (a *API) removeSecret(w http.ResponseWriter, r *http.Request, c *change) error {
 	c.action, c.target = "client.secret.remove", auditedID(r)
 	revision, err := expected(r.Header)

@@ -7,22 +7,22 @@ import (
 	"snowgate/handlers"
 )
 
-// Route is a route in force, as an administrator sees it.
+// Route is a route in force, as the API shows it.
 type Route struct {
 	Name      string   `json:"name"`
 	Source    string   `json:"source"`          // file or docker
-	Owner     string   `json:"owner,omitempty"` // whose it is there, such as project/service
-	Changed   string   `json:"changed"`         // RFC 3339: when it became what it is
+	Owner     string   `json:"owner,omitempty"` // the owner at the source, such as project/service
+	Changed   string   `json:"changed"`         // RFC 3339: when the route last changed
 	Host      string   `json:"host,omitempty"`
 	Path      string   `json:"path"`
-	Methods   []string `json:"methods"` // empty: all but CONNECT and TRACE
-	Scopes    []string `json:"scopes"`  // all are needed
+	Methods   []string `json:"methods"` // empty: all except CONNECT and TRACE
+	Scopes    []string `json:"scopes"`  // all are required
 	Audience  string   `json:"audience,omitempty"`
 	Public    bool     `json:"public"`
 	WebSocket bool     `json:"websocket"`
 	Upstreams []string `json:"upstreams"`
-	// Replicas are the addresses that the upstreams stand for, or that were
-	// discovered. A name that was not asked yet, or that does not resolve, has none.
+	// Replicas are the resolved or discovered addresses of the upstreams. A name that was not
+	// resolved yet, or does not resolve, has none.
 	Replicas []Replica `json:"replicas"`
 }
 
@@ -30,27 +30,27 @@ type Route struct {
 type Replica struct {
 	Upstream string `json:"upstream"`
 	Address  string `json:"address"`
-	Healthy  bool   `json:"healthy"`           // requests are sent to it
-	Changed  string `json:"changed,omitempty"` // RFC 3339: when that was last found; empty: it always was
+	Healthy  bool   `json:"healthy"`           // whether it gets requests
+	Changed  string `json:"changed,omitempty"` // RFC 3339: when Healthy last changed; empty: never
 	Reason   string `json:"reason,omitempty"`  // why it is not healthy
 	InFlight int64  `json:"in_flight"`
 	Failures uint64 `json:"failures"`
 }
 
-// Discovery is what is known of where routes are discovered.
+// Discovery is the state of the source of discovered routes.
 type Discovery struct {
 	Source  string `json:"source"` // docker
-	Up      bool   `json:"up"`     // it can be reached
+	Up      bool   `json:"up"`     // the source can be reached
 	Error   string `json:"error,omitempty"`
-	Changed string `json:"changed,omitempty"` // RFC 3339: when that last changed
-	Listed  string `json:"listed,omitempty"`  // RFC 3339: when it was last looked at in full
-	// Containers are all that ask to be taken in, Refused the routes that are in the
-	// way of others and so not in force.
+	Changed string `json:"changed,omitempty"` // RFC 3339: when Up last changed
+	Listed  string `json:"listed,omitempty"`  // RFC 3339: when the source was last listed in full
+	// Containers are all containers that ask for a route. Refused are the routes that conflict with
+	// others and are not in force.
 	Containers []Container    `json:"containers"`
 	Refused    []RefusedRoute `json:"refused"`
 }
 
-// Container is what became of one container.
+// Container is the result for one container.
 type Container struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -61,7 +61,7 @@ type Container struct {
 	Reason  string `json:"reason,omitempty"` // why it does not serve
 }
 
-// RefusedRoute is a route that was discovered and is not in force.
+// RefusedRoute is a discovered route that is not in force.
 type RefusedRoute struct {
 	Name   string `json:"name"`
 	Owner  string `json:"owner"`
@@ -73,12 +73,12 @@ type Health struct {
 	handlers.Readiness
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
-	// Redis tells about the store as it was found last.
+	// Redis is the last known state of the store.
 	Redis RedisHealth `json:"redis"`
-	// IDs is the report of the id generator.
+	// IDs is the state of the id generator.
 	IDs IDHealth `json:"ids"`
-	// Revision is that of the shared state this gateway has, Clients and Rules
-	// what it holds of it.
+	// Revision is the revision of the shared state that this gateway has. Clients and Rules are the
+	// numbers of clients and rules in it.
 	Revision uint64 `json:"revision"`
 	Clients  int    `json:"clients"`
 	Rules    int    `json:"rules"`
@@ -87,23 +87,23 @@ type Health struct {
 // RedisHealth is the state of the store.
 type RedisHealth struct {
 	Reachable bool `json:"reachable"`
-	// RoundTrip is how long the last probe took, in milliseconds.
+	// RoundTrip is the duration of the last probe, in milliseconds.
 	RoundTrip float64 `json:"round_trip_ms"`
-	// Policy is maxmemory-policy; every other than noeviction throws live tokens
-	// away when Redis is full. Empty: not known.
+	// Policy is maxmemory-policy. Every policy except noeviction drops live tokens when Redis is
+	// full. Empty: unknown.
 	Policy string `json:"maxmemory_policy,omitempty"`
 }
 
-// IDHealth is how the id generator of one gateway is.
+// IDHealth is the state of a gateway's id generator.
 type IDHealth struct {
-	Healthy bool   `json:"healthy"`          // an id would be issued now
-	Reason  string `json:"reason,omitempty"` // why it would not
-	// Worker is the number that the gateway holds; nil: none. LastHeartbeat is when its lease was
-	// last got or renewed, in RFC 3339; empty: not yet.
+	Healthy bool   `json:"healthy"`          // the generator can issue ids now
+	Reason  string `json:"reason,omitempty"` // why it cannot
+	// Worker is the worker number that the gateway holds; nil: none. LastHeartbeat is the time of
+	// the last renewal of its lease, in RFC 3339; empty: never.
 	Worker        *int64 `json:"worker,omitempty"`
 	LastHeartbeat string `json:"last_heartbeat,omitempty"`
-	// Generated ids, Errors of calls and heartbeats, and Rollbacks, the steps back of the clock that
-	// were ridden through or counted, are those since the gateway was started.
+	// These count since the gateway started: Generated ids, Errors of calls and heartbeats, and
+	// Rollbacks, the backward steps of the clock that the generator handled.
 	Generated int64 `json:"generated"`
 	Errors    int64 `json:"errors"`
 	Rollbacks int64 `json:"rollbacks"`
@@ -124,7 +124,7 @@ func (a *API) listRoutes(w http.ResponseWriter, _ *http.Request) error {
 	}{present(list), a.discovery()})
 }
 
-// discovery returns nil if nothing is discovered.
+// discovery returns nil if routes are not discovered.
 func (a *API) discovery() *Discovery {
 	if a.Discovery == nil {
 		return nil
@@ -134,7 +134,7 @@ func (a *API) discovery() *Discovery {
 	return &d
 }
 
-// present turns a nil slice into an empty one, which JSON writes as [].
+// present turns a nil slice into an empty one, which JSON encodes as [].
 func present[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -142,8 +142,8 @@ func present[T any](list []T) []T {
 	return list
 }
 
-// readHealth tells how this gateway is. It is 200 as long as it can answer;
-// /readyz is for probes.
+// readHealth shows the state of this gateway. It responds with 200 whatever the state; /readyz is
+// for probes.
 func (a *API) readHealth(w http.ResponseWriter, _ *http.Request) error {
 	return handlers.WriteJSON(w, http.StatusOK, a.Health())
 }

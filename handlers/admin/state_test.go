@@ -34,7 +34,7 @@ func TestReadToken(t *testing.T) {
 
 func TestRevokeToken(t *testing.T) {
 	b := newBench(t)
-	for range 2 { // the second time there is none, which is no error
+	for range 2 { // the second time, the token is gone already, which is no error
 		if got := b.do("DELETE", "/tokens/"+aToken, ""); got.Code != http.StatusNoContent {
 			t.Errorf("DELETE = %d %s", got.Code, got.Body)
 		}
@@ -139,7 +139,7 @@ func TestKeyStates(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]time.Time{{}}, "current"},
-		{[]time.Time{{}, noon}, "old current"}, // the instant itself belongs to the new key
+		{[]time.Time{{}, noon}, "old current"}, // the first instant belongs to the new key
 		{[]time.Time{{}, noon.Add(1)}, "current next"},
 	} {
 		var got []string
@@ -207,7 +207,7 @@ func TestDiscoveredRoutes(t *testing.T) {
 	b.api.RouteTable = func() []Route {
 		return []Route{{Name: "a", Source: "docker", Owner: "shop/a", Changed: at, Path: "/a", Replicas: []Replica{{Upstream: "docker:shop-a-1", Address: "10.0.0.2:80", Healthy: true}}}}
 	}
-	// What is answered is held against the document.
+	// The responses are checked against the document.
 	got := b.do("GET", "/routes", "")
 	for _, want := range []string{`"owner":"shop/a"`, `"state":"serving"`, `"reason":"taken"`, `"upstream":"docker:shop-a-1"`, `"listed":"` + at} {
 		if got.Code != http.StatusOK || !strings.Contains(got.Body.String(), want) {
@@ -240,8 +240,8 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// FuzzConditions: only the exact tag of a revision names it, and no text is a
-// condition that lets a change through unasked.
+// FuzzConditions: only the exact tag of a revision is accepted. No other text lets a change
+// through.
 func FuzzConditions(f *testing.F) {
 	for _, seed := range []string{`"1"`, `"01"`, `W/"1"`, `*`, `"1","2"`, `""`, `"18446744073709551616"`, `"`, ` , `, `*, "1"`, "*,\t*", "*,\r*"} {
 		f.Add(seed)

@@ -11,8 +11,8 @@ import (
 	"snowgate/tokens"
 )
 
-// tokenDocument is what an administrator may know of a token: all but its
-// secret, which nobody has.
+// tokenDocument is what the API shows of a token: everything except its secret, which the gateway
+// does not keep.
 type tokenDocument struct {
 	ID        string    `json:"token_id"`
 	Client    string    `json:"client_id"`
@@ -21,12 +21,11 @@ type tokenDocument struct {
 	IssuedAt  time.Time `json:"issued_at"`
 	ExpiresAt time.Time `json:"expires_at"`
 	Active    bool      `json:"active"`
-	// Refused says why a token that still has a record is not good: revoked,
-	// client or expired.
+	// Refused says why a token that still has a record is not valid: revoked, client or expired.
 	Refused string `json:"refused,omitempty"`
 }
 
-// readToken tells about one token.
+// readToken shows one token.
 func (a *API) readToken(w http.ResponseWriter, r *http.Request) error {
 	id, err := tokenID(r.PathValue("id"))
 	if err != nil {
@@ -50,7 +49,7 @@ func (a *API) readToken(w http.ResponseWriter, r *http.Request) error {
 	return handlers.WriteJSON(w, http.StatusOK, found)
 }
 
-// noToken is the response where there is no token to tell about.
+// noToken returns the response if there is no token to show.
 func noToken(err error) error {
 	if err == nil || errors.Is(err, tokens.ErrInvalid) {
 		return problem.New(http.StatusNotFound, "There is no live token with this id.", err)
@@ -58,8 +57,7 @@ func noToken(err error) error {
 	return unavailable(err)
 }
 
-// revokeToken ends one token. That there is none is no error, so that it can be
-// repeated.
+// revokeToken revokes one token. An unknown token is not an error, so the request can be repeated.
 func (a *API) revokeToken(w http.ResponseWriter, r *http.Request, c *change) error {
 	c.action = "token.revoke"
 	id, err := tokenID(r.PathValue("id"))
@@ -74,12 +72,11 @@ func (a *API) revokeToken(w http.ResponseWriter, r *http.Request, c *change) err
 	return nil
 }
 
-// tokenID reads the id of a token. Its error does not repeat the text, which may
-// be a whole token.
+// tokenID reads the id of a token. Its error does not quote the text, which may be a whole token.
 func tokenID(text string) (idgen.ID, error) {
 	id, err := idgen.Parse(text)
 	if err != nil {
-		return 0, problem.New(http.StatusBadRequest, "That is no token id: 11 characters of 0-9A-Za-z, the part of the token behind sgt_.", nil)
+		return 0, problem.New(http.StatusBadRequest, "This is not a token id: a token id has 11 characters of 0-9A-Za-z, the part of the token after sgt_.", nil)
 	}
 	return id, nil
 }
