@@ -11,10 +11,10 @@ import (
 	"snowgate/tokens"
 )
 
-// validator judges bearer tokens. [tokens.Service] is one.
+// validator validates bearer tokens. [tokens.Service] implements it.
 type validator interface {
-	// ValidateFrom returns what text, which came from addr, stands for, an error
-	// that matches [tokens.ErrInvalid], or one that is no verdict on the token.
+	// ValidateFrom returns the token text, which was sent from addr. An invalid token is an error
+	// that matches [tokens.ErrInvalid]. All other errors say nothing about the token.
 	ValidateFrom(ctx context.Context, text string, addr netip.Addr) (tokens.Token, error)
 }
 

@@ -14,7 +14,7 @@ import (
 	"snowgate/tokens"
 )
 
-// judge knows the token "good" and counts what it was asked.
+// judge accepts the token "good" and counts the calls.
 type judge struct{ asked []string }
 
 func (j *judge) ValidateFrom(ctx context.Context, text string, _ netip.Addr) (tokens.Token, error) {
@@ -126,6 +126,6 @@ func TestAuthenticateWhereNoTokenIsNeeded(t *testing.T) {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r.WithContext(exchange.NewContext(r.Context(), x)))
 	if w.Code != 200 || !x.Token.IsZero() || x.Client != "" || len(j.asked) > 0 {
-		t.Errorf("answer %d, token %v, validator asked %q", w.Code, x.Token, j.asked)
+		t.Errorf("response %d, token %v, validator asked %q", w.Code, x.Token, j.asked)
 	}
 }

@@ -9,8 +9,7 @@ import (
 // errNoCredentials means that a request has no bearer token.
 var errNoCredentials = errors.New("no bearer token")
 
-// syntaxError says what is wrong with an Authorization header. It is a constant
-// text, fit for the caller.
+// syntaxError describes a malformed Authorization header. Its text is constant and public.
 type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
@@ -40,7 +39,7 @@ func bearerToken(header http.Header) (string, error) {
 	case !isToken(scheme):
 		return "", errSyntax
 	case !strings.EqualFold(scheme, "Bearer"):
-		return "", errNoCredentials // another scheme, for somebody else
+		return "", errNoCredentials // another scheme, not for the gateway
 	}
 	token = strings.TrimLeft(token, " ")
 	if !isB64Token(token) {

@@ -56,7 +56,7 @@ func agree(u *url.URL, path canonical.Path) *url.URL {
 	decoded, raw := path.Match, ""
 	if path.EncodedSlash {
 		raw = path.Raw
-		if unescaped, err := url.PathUnescape(path.Raw); err == nil { // always, for a canonical path
+		if unescaped, err := url.PathUnescape(path.Raw); err == nil { // always succeeds for a canonical path
 			decoded = unescaped
 		}
 	}

@@ -10,8 +10,8 @@ import (
 const (
 	alphanumeric = 1 << iota // ALPHA or DIGIT of RFC 5234 §B.1
 	inToken                  // tchar of RFC 9110 §5.6.2
-	inB64Token               // of RFC 6750 §2.1, without the equals signs at the end
-	separator                // of what may be a credential in a line of a header
+	inB64Token               // of RFC 6750 §2.1, without the trailing equals signs
+	separator                // ends a possible credential in a header line
 )
 
 var kinds = func() (kinds [256]uint8) {
@@ -50,6 +50,6 @@ func isAlphanumeric(c byte) bool { return is(c, alphanumeric) }
 // isToken reports whether text is a token of RFC 9110 §5.6.2.
 func isToken(text string) bool { return consists(text, inToken) }
 
-// isB64Token reports whether text is a b64token of RFC 6750 §2.1:
-// 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=".
+// isB64Token reports whether text is a b64token of RFC 6750 §2.1: 1*( ALPHA / DIGIT / "-" / "." /
+// "_" / "~" / "+" / "/" ) *"=".
 func isB64Token(text string) bool { return consists(strings.TrimRight(text, "="), inB64Token) }

@@ -34,8 +34,8 @@ func (d *Drainer) Draining() bool { return d.draining.Load() }
 // Running returns the number of requests under way, WebSockets included.
 func (d *Drainer) Running() int64 { return d.running.Load() }
 
-// Wait returns nil once no request is under way, or the error of ctx. Only one
-// goroutine may wait at a time.
+// Wait returns nil when no request is under way, or the cause of the end of ctx. Only one goroutine
+// may wait at a time.
 func (d *Drainer) Wait(ctx context.Context) error {
 	for d.running.Load() > 0 {
 		select {
@@ -53,13 +53,12 @@ func (d *Drainer) leave() {
 	}
 	select {
 	case d.idle <- struct{}{}:
-	default: // one notice is enough: Wait looks again
+	default: // one signal is enough: Wait checks again
 	}
 }
 
-// Drain counts each request in d while it is served, and adds Connection: close
-// to its response if d is draining by the time the response begins. With HTTP/2,
-// net/http turns that field into a GOAWAY.
+// Drain counts each request in d while it is served. If d is draining when the response begins,
+// Drain adds Connection: close to it. Over HTTP/2, net/http turns that field into a GOAWAY.
 func Drain(d *Drainer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,13 +10,13 @@ import (
 	"snowgate/middleware"
 )
 
-// output counts how often it is told to linger.
+// output counts the calls of Linger.
 type output int
 
 func (o *output) Linger() { *o++ }
 
-// TestFramingLingers: a connection that is closed because of a Transfer-Encoding lets the client
-// read its response, whatever it has sent behind the request.
+// TestFramingLingers: when Framing closes a connection because of Transfer-Encoding, the client can
+// still read its response, whatever it sent after the request.
 func TestFramingLingers(t *testing.T) {
 	for _, test := range []struct {
 		minor  int

@@ -11,8 +11,8 @@ import (
 )
 
 // TestFramingFieldsAreHidden shows why Framing closes connections whose requests may be harmless:
-// net/http takes away what would tell the others apart. If this fails, net/http shows more, and
-// Framing can keep the connection after a chunked request without a length, and refuse
+// net/http hides the fields that would reveal the harmful ones. If this test fails, net/http shows
+// more. Framing can then keep the connection after a chunked request without a length, and refuse
 // Transfer-Encoding in HTTP/1.0.
 func TestFramingFieldsAreHidden(t *testing.T) {
 	type seen struct {
@@ -45,7 +45,7 @@ func TestFramingFieldsAreHidden(t *testing.T) {
 		if saw := <-got; saw != test.want {
 			t.Errorf("%s: the handler sees %+v, want %+v", test.why, saw, test.want)
 		}
-		_, _ = io.ReadAll(conn) // until the gateway closes, which it does after each of them
+		_, _ = io.ReadAll(conn) // until the gateway closes the connection
 		conn.Close()
 	}
 }

@@ -22,8 +22,7 @@ func LimitBody(size int64, within time.Duration) func(http.Handler) http.Handler
 				return
 			}
 			control := http.NewResponseController(w)
-			// Where deadlines are not supported (a recorder in a test), the
-			// size is still bounded.
+			// If w does not support deadlines (a recorder in a test), the size is still limited.
 			_ = control.SetReadDeadline(time.Now().Add(within))
 			r.Body = &limitedBody{ReadCloser: http.MaxBytesReader(w, r.Body, size), header: w.Header(), control: control}
 			next.ServeHTTP(w, r)
@@ -42,8 +41,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		// The server now watches the connection for a caller that leaves. A
-		// deadline that strikes then would look like one.
+		// The server now watches the connection for a caller that leaves. An expired deadline would
+		// look like one.
 		_ = b.control.SetReadDeadline(time.Time{})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.header.Set("Connection", "close")

@@ -15,7 +15,7 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// lines returns n field lines that differ, each of format with a number.
+// lines returns n different field lines, each of format with a number.
 func lines(format string, n int) []string {
 	list := make([]string, n)
 	for i := range list {
@@ -24,7 +24,7 @@ func lines(format string, n int) []string {
 	return list
 }
 
-// heads returns a case of a function of a request, of which change makes the worst.
+// heads returns a case of a function of a request. change makes the worst request.
 func heads(name string, size int, change func(r *http.Request, size int), f func(r *http.Request)) lineartest.Case {
 	return lineartest.Case{Name: name, Size: size, Prepare: func(size int) func() {
 		r := httptest.NewRequest(http.MethodGet, "/a", nil)
@@ -33,14 +33,14 @@ func heads(name string, size int, change func(r *http.Request, size int), f func
 	}}
 }
 
-// field makes a change that sets one field to piece again and again.
+// field returns a change that sets one field to piece, repeated.
 func field(name, before, piece string) func(r *http.Request, size int) {
 	return func(r *http.Request, size int) {
 		r.Header[name] = []string{lineartest.Repeat(before, piece, "", size)}
 	}
 }
 
-// fieldLines makes a change that sets one field many times.
+// fieldLines returns a change that sets one field many times.
 func fieldLines(name, format string) func(r *http.Request, size int) {
 	return func(r *http.Request, size int) { r.Header[name] = lines(format, size) }
 }
@@ -54,8 +54,8 @@ func manyFields(format string) func(r *http.Request, size int) {
 	}
 }
 
-// TestLinear: the work of all that looks at a head before a token is accepted grows as the head does.
-// fields are counted in fields, the rest in bytes.
+// TestLinear: all code that reads a request head before a token is accepted takes time linear in
+// its size. Fields count as fields, the rest in bytes.
 func TestLinear(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	peer := netip.MustParseAddr("192.0.2.1")
@@ -102,7 +102,7 @@ func TestLinear(t *testing.T) {
 	lineartest.Run(t, cases)
 }
 
-// TestLinearRedaction: the same for what keeps secrets out of access lines.
+// TestLinearRedaction: keeping secrets out of access lines takes linear time.
 func TestLinearRedaction(t *testing.T) {
 	said := func(line, text string) {
 		var found secrets
@@ -130,7 +130,7 @@ func TestLinearRedaction(t *testing.T) {
 	})
 }
 
-// TestLinearChain: the same for all middleware together, its access line and its refusal included.
+// TestLinearChain: all middleware together, with its access line and refusals, takes linear time.
 func TestLinearChain(t *testing.T) {
 	handler := http.NotFoundHandler()
 	handler = NoEncodedSlash()(handler)
@@ -165,7 +165,7 @@ func TestLinearChain(t *testing.T) {
 	lineartest.Run(t, cases)
 }
 
-// nothing is where a log goes that nobody reads.
+// nothing is a destination for logs that nobody reads.
 type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }

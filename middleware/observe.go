@@ -32,8 +32,8 @@ type Observation struct {
 	// marshals fields at most once, and returns false if it writes no line. [logsink.Deferred.Add]
 	// is one.
 	Later func(level zerolog.Level, fields zerolog.LogObjectMarshaler) bool
-	// TrustedProxies are the peers whose X-Request-Id is believed and whose
-	// forwarding headers may be. Empty: nobody's.
+	// TrustedProxies are the peers whose X-Request-Id is believed and whose forwarding headers may
+	// be. Empty: nobody's.
 	TrustedProxies []netip.Prefix
 	// Record, if set, is told of every request when it has ended, by the goroutine that served it,
 	// unless its exchange has a Counter, which is told instead. route is the template of
@@ -104,7 +104,7 @@ func (v *visit) release() {
 	}
 }
 
-// outcome is how a response ended.
+// outcome is the result of a response.
 type outcome struct {
 	sent    int // status on the wire, 0 if none was sent
 	counted int // status for the metrics
@@ -174,15 +174,15 @@ func (v *visit) level() zerolog.Level {
 	return zerolog.InfoLevel
 }
 
-// MarshalZerologObject implements [zerolog.LogObjectMarshaler] for lines that are made later. It
-// is the end of v.
+// MarshalZerologObject implements [zerolog.LogObjectMarshaler] for lines that are written later. It
+// releases v.
 func (v *visit) MarshalZerologObject(e *zerolog.Event) {
 	v.say(e)
 	e.Time(zerolog.TimestampFieldName, v.start.Add(v.took))
 	v.release()
 }
 
-// Weight returns about how many bytes of a caller's text v keeps: its head.
+// Weight returns about how many bytes of the caller's text v keeps: the size of the request head.
 func (v *visit) Weight() int {
 	weight := len(v.request.RequestURI)
 	for name, values := range v.request.Header {
@@ -199,7 +199,7 @@ func (v *visit) say(e *zerolog.Event) {
 	r, x, end := v.request, &v.exchange, &v.outcome
 	hide := secretsOf(r, !x.Token.IsZero())
 	name := x.RequestID
-	if x.PeerTrusted && isNamed(r) { // else it is ours
+	if x.PeerTrusted && isNamed(r) { // otherwise the gateway made the id
 		name = hide.clean(name, maxRequestID)
 	}
 	e.Str("request_id", name).
@@ -235,16 +235,15 @@ func optional(e *zerolog.Event, key, value string) {
 	}
 }
 
-// loggedPath is the canonical path or, for a target that was refused, as much
-// of it as can be shown: no query, no userinfo.
+// loggedPath returns the canonical path. For a refused target it returns a part that may be logged,
+// without query and userinfo.
 func loggedPath(r *http.Request, x *exchange.Exchange) string {
 	if x.Path.Raw != "" {
 		return x.Path.Raw
 	}
 	target, _, _ := strings.Cut(r.RequestURI, "?")
 	target, _, _ = strings.Cut(target, "#")
-	// "@" ends userinfo only in an authority, but a refused target has no
-	// claim to be told apart that finely.
+	// "@" ends userinfo only in an authority, but a refused target needs no finer distinction.
 	if i := strings.LastIndexByte(target, '@'); i >= 0 {
 		target = "…" + target[i:]
 	}

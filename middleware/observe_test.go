@@ -25,7 +25,7 @@ import (
 	"snowgate/middleware"
 )
 
-// recorded is what Record was told.
+// recorded holds the arguments of Record.
 type recorded struct {
 	Route, Method string
 	Status        int
@@ -85,7 +85,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// counter counts for a route.
+// counter is the counter of a route.
 type counter struct{ told recorded }
 
 func (c *counter) Count(method string, status int, _ time.Duration) {
@@ -112,7 +112,7 @@ func TestObserveStatus(t *testing.T) {
 		aborted         bool
 	}{
 		{"nothing written is 200", func(http.ResponseWriter, *http.Request) {}, 200, 200, false},
-		{"an interim answer is not the answer", func(w http.ResponseWriter, _ *http.Request) {
+		{"an interim response is not the response", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusForbidden)
 		}, 403, 403, false},
@@ -222,7 +222,7 @@ func TestRequestID(t *testing.T) {
 		w, _, _ := observe(t, r, test.trusted, func(http.ResponseWriter, *http.Request) {})
 		got := w.Header()["X-Request-Id"]
 		if len(got) != 1 || (got[0] == test.sent[0]) != test.kept || got[0] == "" {
-			t.Errorf("X-Request-Id %.20q: answered %q, want it kept: %t (%s)", test.sent, got, test.kept, test.why)
+			t.Errorf("X-Request-Id %.20q: got %q, want it kept: %t (%s)", test.sent, got, test.kept, test.why)
 		}
 	}
 }
@@ -263,10 +263,10 @@ func TestRecover(t *testing.T) {
 	})
 	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Set-Cookie") != "" ||
 		w.Header().Get("Content-Encoding") != "" || w.Header().Get("X-Request-Id") == "" {
-		t.Errorf("answer to a panic = %d %v", w.Code, w.Header())
+		t.Errorf("response to a panic = %d %v", w.Code, w.Header())
 	}
 	if strings.Contains(w.Body.String(), "panic") {
-		t.Errorf("the answer tells about the panic: %s", w.Body)
+		t.Errorf("the response tells about the panic: %s", w.Body)
 	}
 	cause, _ := line["cause"].(string)
 	stack, _ := line["stack"].(string)
@@ -303,8 +303,8 @@ func TestRecoverBreaksOffWhatHasBegun(t *testing.T) {
 	}
 }
 
-// TestObserveRemote: the access line tells the peer and, if a trusted proxy names
-// another, the caller.
+// TestObserveRemote: the access line has the peer and, if a trusted proxy names another address,
+// the caller.
 func TestObserveRemote(t *testing.T) {
 	for _, trusted := range [][]netip.Prefix{nil, {netip.MustParsePrefix("192.0.2.0/24")}} {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -323,8 +323,8 @@ func TestObserveRemote(t *testing.T) {
 	}
 }
 
-// TestObserveLater: a line that is made later says the same, and the time at which the request
-// ended.
+// TestObserveLater: a line that is written later has the same fields, and the time at which the
+// request ended.
 func TestObserveLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said zerolog.LogObjectMarshaler
@@ -358,7 +358,8 @@ func TestObserveLater(t *testing.T) {
 	})
 }
 
-// All requests of a connection have the same peer, of which they have read the address once.
+// TestPeerOfAConnection: all requests of a connection share one Peer, whose address was parsed
+// once.
 func TestPeerOfAConnection(t *testing.T) {
 	seen := make(chan *exchange.Peer, 2)
 	server := httptest.NewUnstartedServer(middleware.Observe(middleware.Observation{})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -380,8 +381,8 @@ func TestPeerOfAConnection(t *testing.T) {
 	}
 }
 
-// TestReuse: the memory of a request serves another one when its line is made, and only if
-// nobody else can know of it.
+// TestReuse: the memory of a request is reused after its line is written, and only if nothing else
+// refers to it.
 func TestReuse(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*exchange.Exchange)
@@ -433,7 +434,7 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// TestReuseWithoutALine: the memory is not lost to other requests when nothing is logged.
+// TestReuseWithoutALine: memory is reused even if nothing is logged.
 func TestReuseWithoutALine(t *testing.T) {
 	o := middleware.Observation{Later: func(zerolog.Level, zerolog.LogObjectMarshaler) bool { return false }}
 	var x *exchange.Exchange
@@ -447,8 +448,8 @@ func TestReuseWithoutALine(t *testing.T) {
 	}
 }
 
-// TestExchangeOfAConnection: over HTTP/1 a request needs no copy of it to carry the exchange,
-// and what a connection keeps of a request that has ended, or was broken off, is nothing.
+// TestExchangeOfAConnection: over HTTP/1, the exchange needs no copy of the request, and nothing of
+// a request remains on the connection after it has ended or was aborted.
 func TestExchangeOfAConnection(t *testing.T) {
 	conn, other := net.Pipe()
 	defer conn.Close()

@@ -10,13 +10,14 @@ type recorder struct {
 
 	status  int      // of the response, 0 until it begins; not of a 1xx before it
 	bytes   int      // of the body
-	drainer *Drainer // nil: nobody asks for the connection to be closed
+	drainer *Drainer // nil: Drain is not used
 }
 
 // Unwrap serves [http.ResponseController].
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader sends a 1xx, or begins the response. A second response is ignored.
+// WriteHeader sends a 1xx response, or begins the final response. It ignores a second final
+// response.
 func (w *recorder) WriteHeader(status int) {
 	switch {
 	case status < http.StatusOK && status != http.StatusSwitchingProtocols:
@@ -27,7 +28,7 @@ func (w *recorder) WriteHeader(status int) {
 	}
 }
 
-// begin notes the status of a response that begins.
+// begin records the status of a response that begins.
 func (w *recorder) begin(status int) {
 	w.status = status
 	if w.drainer != nil && status >= http.StatusOK && w.drainer.Draining() {
@@ -44,7 +45,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// FlushError serves [http.ResponseController], and Flush older callers.
+// FlushError implements flushing for [http.ResponseController].
 func (w *recorder) FlushError() error {
 	if w.status == 0 {
 		w.begin(http.StatusOK)
@@ -58,8 +59,7 @@ func (w *recorder) FlushError() error {
 // Flush implements [http.Flusher].
 func (w *recorder) Flush() { _ = w.FlushError() }
 
-// recorded returns w as a recorder: itself, or, where there is none yet, one
-// around it.
+// recorded returns w if it is a recorder, and otherwise a new recorder around w.
 func recorded(w http.ResponseWriter) *recorder {
 	if r, ok := w.(*recorder); ok {
 		return r

@@ -10,28 +10,28 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// maxStack bounds a logged stack, in bytes.
+// maxStack limits a logged stack, in bytes.
 const maxStack = 16 << 10
 
-// Recover responds with 500 for a handler that panics, closes the connection in HTTP/1, counts the panic,
-// and leaves it as the cause for the access line, with its stack unless that was logged a moment
-// ago. If a response is already under way, Recover breaks the connection off instead, so that half
-// a response is never taken for a whole one. [http.ErrAbortHandler] passes through.
+// Recover responds with 500 if a handler panics, and closes the connection over HTTP/1. It counts
+// the panic and leaves it as the cause for the access line. The cause has the stack, unless the
+// same stack was logged a moment ago. If a response has begun, Recover aborts it, so that no caller
+// takes half a response for a whole one. [http.ErrAbortHandler] passes through.
 func Recover() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			answer := recorded(w)
+			response := recorded(w)
 			defer func() {
 				if value := recover(); value != nil {
-					answerPanic(answer, r, value)
+					respondToPanic(response, r, value)
 				}
 			}()
-			next.ServeHTTP(answer, r)
+			next.ServeHTTP(response, r)
 		})
 	}
 }
 
-func answerPanic(w *recorder, r *http.Request, value any) {
+func respondToPanic(w *recorder, r *http.Request, value any) {
 	if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler)
 	}
@@ -49,8 +49,8 @@ func answerPanic(w *recorder, r *http.Request, value any) {
 		}
 	}
 	if r.ProtoMajor == 1 {
-		// The handler may have left the body half read, in full duplex. net/http would read the
-		// rest of it and the next request at the same time, and panic.
+		// The handler may have left the body half read, in full duplex. net/http would then read
+		// the rest of the body and the next request at the same time, and panic.
 		header.Set("Connection", "close")
 	}
 	problem.Write(w, r, err)

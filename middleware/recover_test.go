@@ -8,8 +8,8 @@ import (
 	"snowgate/middleware"
 )
 
-// TestRecoverKeepsWhatHoldsForAny: what was said about the connection and to the
-// browser before the handler ran is said with the 500, too.
+// TestRecoverKeepsWhatHoldsForAny: fields about the connection and for the browser that were set
+// before the handler ran are in the 500, too.
 func TestRecoverKeepsWhatHoldsForAny(t *testing.T) {
 	kept := []string{"X-Request-Id", "Connection", "Strict-Transport-Security", "Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"}
 	w := httptest.NewRecorder()
@@ -22,16 +22,17 @@ func TestRecoverKeepsWhatHoldsForAny(t *testing.T) {
 	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	for _, name := range kept {
 		if w.Header().Get(name) != "close" {
-			t.Errorf("the answer to a panic has lost %s", name)
+			t.Errorf("the response to a panic has lost %s", name)
 		}
 	}
 	if w.Code != http.StatusInternalServerError || w.Header().Get("Location") != "" {
-		t.Errorf("the answer to a panic = %d %v", w.Code, w.Header())
+		t.Errorf("the response to a panic = %d %v", w.Code, w.Header())
 	}
 }
 
-// TestRecoverClosesTheConnection: net/http panics when it reads the rest of a body that the handler
-// had begun to read in full duplex, and the next request with it. HTTP/2 has streams instead.
+// TestRecoverClosesTheConnection: a handler in full duplex may leave a body half read. net/http
+// panics if it reads the rest of the body together with the next request. HTTP/2 has streams
+// instead.
 func TestRecoverClosesTheConnection(t *testing.T) {
 	for proto, want := range map[int]string{1: "close", 2: ""} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)

@@ -15,21 +15,20 @@ const redacted = "[redacted]"
 // texts. Shorter ones would hide ordinary words.
 const minSecret = 8
 
-// maxSecrets is how many words of credentials are searched for, each by itself. Every scheme
-// that is in use has fewer: Basic and Bearer have two, Digest and request signatures about
-// a dozen.
+// maxSecrets limits the words of credentials that are searched for one by one. All schemes in use
+// have fewer: Basic and Bearer have two, Digest and request signatures about a dozen.
 const maxSecrets = 32
 
 // secretHead is how many bytes of a secret are compared. Text that begins with that many of them is
 // hidden over the length of the secret.
 const secretHead = 64
 
-// secrets are the credentials that a request was sent with.
+// secrets are the credentials of a request.
 type secrets struct {
 	words [maxSecrets]string
 	count int
-	read  int  // words, those that came again too
-	more  bool // there were too many to search for each
+	read  int  // words read, including repeated ones
+	more  bool // too many words to search for each
 }
 
 // secretsOf returns the words of every Authorization and Proxy-Authorization line of r that could
@@ -68,13 +67,13 @@ func (s *secrets) add(line string) {
 	}
 }
 
-// endsWithToken reports whether the only one of lines ends with what looks like a token of ours.
+// endsWithToken reports whether lines is one line that ends with something like a token of ours.
 func endsWithToken(lines []string) bool {
 	return len(lines) == 1 && len(lines[0]) > tokens.Length &&
 		strings.HasPrefix(lines[0][len(lines[0])-tokens.Length:], tokens.Prefix)
 }
 
-// cutWord splits line behind its first word, which may be empty.
+// cutWord splits line after its first word, which may be empty.
 func cutWord(line string) (word, rest string) {
 	for i := range len(line) {
 		if is(line[i], separator) {
@@ -84,15 +83,15 @@ func cutWord(line string) (word, rest string) {
 	return line, ""
 }
 
-// lookAhead is how far behind the text that is shown clean looks, in bytes, to know a token by
-// its end: more than a token has with every character percent-encoded.
+// lookAhead is how many bytes after the shown text clean examines, to recognize a token by its end.
+// It is longer than a token with every character percent-encoded.
 const lookAhead = 256
 
 // clean returns the first limit bytes of text at most, without the secrets and without anything
 // else that looks like a token or a client secret of ours. It also hides a secret that only begins
 // within the limit. Its cost depends on limit, not on the length of text.
 func (s *secrets) clean(text string, limit int) string {
-	if len(text) < len("sgt_") { // the least that anything below looks for
+	if len(text) < len("sgt_") { // the shortest text that clean looks for
 		return text
 	}
 	v := veil{text: text, shown: shownOf(text, limit)}
@@ -111,18 +110,18 @@ func (s *secrets) clean(text string, limit int) string {
 	return v.String(limit)
 }
 
-// secretRun is how many base62 digits in a row may be the secret of a token, even
-// without anything around it.
+// secretRun is the number of consecutive base62 digits that may be the secret of a token, whatever
+// surrounds them.
 const secretRun = 43
 
-// veil notes what of a text is not to be seen. The text stays as it is meanwhile.
+// veil marks the parts of a text to hide. It does not change the text.
 type veil struct {
 	text   string
-	shown  int    // bytes of text that are shown at most
-	hidden []bool // of these, nil if none is
+	shown  int    // maximum number of bytes of text to show
+	hidden []bool // for each of these bytes; nil: none is hidden
 }
 
-// hide hides the bytes in [from, to), of which none needs to be shown.
+// hide hides the bytes in [from, to).
 func (v *veil) hide(from, to int) {
 	to = min(to, v.shown)
 	if from >= to {
@@ -149,7 +148,7 @@ func (v *veil) hideSecret(near, secret string) {
 	}
 }
 
-// hideLong hides everything in near that a word of credentials could be.
+// hideLong hides every word in near that is long enough for a credential.
 func (v *veil) hideLong(near string) {
 	for from := 0; from < v.shown; {
 		word, _ := cutWord(near[from:])
@@ -160,9 +159,9 @@ func (v *veil) hideLong(near string) {
 	}
 }
 
-// hideWords hides every word of near that is, or once was, a token or a client
-// secret: also percent-encoded, cut in two by an encoded slash, or without its
-// prefix. A word is a run of letters, digits, underscores and encoded bytes.
+// hideWords hides every word of near that is, or was, a token or a client secret. It also finds
+// secrets that are percent-encoded, cut in two by an encoded slash, or without their prefix. A word
+// is a run of letters, digits, underscores and encoded bytes.
 func (v *veil) hideWords(near string) {
 	for from := 0; from < v.shown; {
 		length, secret := nextWord(near[from:])
@@ -173,7 +172,7 @@ func (v *veil) hideWords(near string) {
 	}
 }
 
-// hideParameters hides the values of access_token= (RFC 6750 §2.3), if near quotes a query.
+// hideParameters hides the values of access_token= (RFC 6750 §2.3), in case near quotes a query.
 func (v *veil) hideParameters(near string) {
 	const name = "access_token="
 	for from := 0; from < v.shown; {
@@ -191,7 +190,7 @@ func (v *veil) hideParameters(near string) {
 	}
 }
 
-// String returns what is shown, in limit bytes at most.
+// String returns the text to show, at most limit bytes.
 func (v *veil) String(limit int) string {
 	if v.hidden == nil {
 		return mark(v.text[:v.shown], v.shown < len(v.text))
@@ -222,9 +221,9 @@ func mayHoldToken(text string) bool {
 		strings.Contains(text, "sg") || mayHoldRun(text)
 }
 
-// mayHoldRun reports whether there is a run of [secretRun] letters and digits in text.
-// Every such run has one in a place whose number can be divided by its length, so only
-// those places are looked at, and what is around them.
+// mayHoldRun reports whether text has a run of [secretRun] letters and digits. Each such run covers
+// an index that is a multiple of its length, counted from 1. So mayHoldRun checks only these
+// indexes and their neighbors.
 func mayHoldRun(text string) bool {
 	for i := secretRun - 1; i < len(text); i += secretRun {
 		begin, end := i, i
@@ -241,10 +240,10 @@ func mayHoldRun(text string) bool {
 	return false
 }
 
-// nextWord returns the length of the word that text begins with, 0 if it begins with something
-// else, and whether that word is secret: whether it has one of our prefixes, or so many base62
-// digits in a row, of all three sorts, as a secret has. Digests in hexadecimal have one sort of
-// letters and stay legible.
+// nextWord returns the length of the word at the start of text, or 0 if there is none. It also
+// reports whether the word is secret: it has one of our prefixes, or as many consecutive base62
+// digits as a secret, with upper case, lower case and digits. Hexadecimal digests have letters of
+// one case and stay readable.
 func nextWord(text string) (length int, secret bool) {
 	var word wordReader
 	for length < len(text) {
@@ -263,11 +262,11 @@ func nextWord(text string) (length int, secret bool) {
 	return length, word.secret
 }
 
-// wordReader judges a word, byte by byte.
+// wordReader examines a word, byte by byte.
 type wordReader struct {
 	last   uint32 // the last four bytes
-	run    int    // base62 digits in a row
-	sorts  uint8  // of them
+	run    int    // consecutive base62 digits
+	sorts  uint8  // which of upper case, lower case and digits the run has
 	secret bool
 }
 
@@ -308,8 +307,7 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// shownOf returns how many bytes of text are shown: limit at most, up to the boundary of a
-// character.
+// shownOf returns how many bytes of text to show: at most limit, and only whole characters.
 func shownOf(text string, limit int) int {
 	if len(text) <= limit {
 		return len(text)
@@ -322,7 +320,7 @@ func shownOf(text string, limit int) int {
 	return limit
 }
 
-// mark adds to text that it was cut.
+// mark adds an ellipsis to text if it was cut.
 func mark(text string, cut bool) string {
 	if cut {
 		return text + "…"

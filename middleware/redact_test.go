@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzQuickLook compares the quick look with the slow one: it may send a text to
-// the slow one in vain, but never spare one that holds a secret.
+// FuzzQuickLook compares the quick test with the slow one. The quick test may send a harmless text
+// to the slow one, but must never skip a text with a secret.
 func FuzzQuickLook(f *testing.F) {
 	for _, text := range []string{
 		"", "/orders/42", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36",
@@ -30,7 +30,7 @@ func FuzzQuickLook(f *testing.F) {
 	})
 }
 
-// credentials returns what a request with these lines of Authorization was sent with.
+// credentials returns the secrets of a request with these Authorization lines.
 func credentials(lines ...string) secrets {
 	return secretsOf(&http.Request{Header: http.Header{"Authorization": lines}}, false)
 }
@@ -86,8 +86,8 @@ func encoded(text string) string {
 	return b.String()
 }
 
-// FuzzClean: whatever is sent, no word of the credentials is in what is shown, nor a token, and
-// what is shown has its bound.
+// FuzzClean: the shown text holds no word of the credentials and no token, and its length is
+// limited.
 func FuzzClean(f *testing.F) {
 	for _, limit := range []uint8{0, 5, 20, 40, 200} {
 		f.Add("Basic dXNlcjpzZWNyZXRz", "/x/dXNlcjpzZWNyZXRz/access_token=1/sgt_123", limit)
@@ -115,7 +115,7 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-// withoutCut returns text without what the limit may have left of the word that hides others.
+// withoutCut returns text without the part of [redacted] that the limit may have cut.
 func withoutCut(text string) string {
 	text, cut := strings.CutSuffix(text, "…")
 	for i := len(redacted); i > 0 && cut; i-- {
@@ -126,8 +126,8 @@ func withoutCut(text string) string {
 	return text
 }
 
-// TestCleanHidesEveryCut: wherever a credential stands and wherever it is cut, four letters of it
-// in a row are never shown.
+// TestCleanHidesEveryCut: wherever a credential stands and wherever it is cut, no four consecutive
+// letters of it are shown.
 func TestCleanHidesEveryCut(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	letters := []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
@@ -160,7 +160,7 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestCleanIsBounded: what a line of the log costs does not grow with what a caller sends.
+// TestCleanIsBounded: the cost of an access line does not grow with the caller's text.
 func TestCleanIsBounded(t *testing.T) {
 	distinct := make([]string, 1700)
 	for i := range distinct {

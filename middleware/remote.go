@@ -10,8 +10,8 @@ import (
 	"snowgate/internal/request/exchange"
 )
 
-// ConnContext is for the field of [http.Server] with that name: it has [Observe] know the
-// connection, whose other end is then not read for every request.
+// ConnContext is the ConnContext of an [http.Server]. It stores the peer in the context, so that
+// [Observe] need not parse its address for every request.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	input, _ := c.(exchange.Input)
 	inner := c
@@ -22,7 +22,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return &exchange.Connection{Context: ctx, Peer: peerAt(c.RemoteAddr().String()), Input: input, Output: output}
 }
 
-// peerOf returns the other end of c, which is that of r.
+// peerOf returns the peer of c. If c is nil, it parses the address of r.
 func peerOf(c *exchange.Connection, r *http.Request) *exchange.Peer {
 	if c != nil {
 		return &c.Peer
@@ -70,7 +70,7 @@ func remote(r *http.Request, proxies []netip.Prefix, peer netip.Addr, trusted bo
 	return caller
 }
 
-// cutLast splits a list at its last comma. more tells that there was one.
+// cutLast splits a list at its last comma. more reports whether there is one.
 func cutLast(list string) (rest, last string, more bool) {
 	i := strings.LastIndexByte(list, ',')
 	if i < 0 {

@@ -52,8 +52,8 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// FuzzRemote: the caller is the peer, or an address that stands in the header, and
-// never anything left of an untrusted one.
+// FuzzRemote: the caller is the peer or an address in the header, and never one to the left of an
+// untrusted address.
 func FuzzRemote(f *testing.F) {
 	for _, list := range []string{"", "198.51.100.1", "10.0.0.2, 198.51.100.1", "198.51.100.1, 10.0.0.2", "[2001:db8::1]:80", ",,", "a%b", "1.2.3.4%eth0", "::1%"} {
 		f.Add(list)

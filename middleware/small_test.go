@@ -20,17 +20,16 @@ import (
 	"snowgate/middleware"
 )
 
-// TestCanonicalAgreesWithTheRouter guards the trap that chi routes on
-// URL.RawPath: encoded, a path would pass the protected pattern and be caught
-// by the public one.
+// TestCanonicalAgreesWithTheRouter: chi routes by URL.RawPath. Without Canonical, an encoded path
+// would miss the protected pattern and match the public one.
 func TestCanonicalAgreesWithTheRouter(t *testing.T) {
 	router := chi.NewRouter()
-	answer := func(name string) http.HandlerFunc {
+	serve := func(name string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }
 	}
-	router.Handle("/s:vc", answer("protected"))
-	router.Handle("/s:vc/*", answer("protected"))
-	router.Handle("/*", answer("public"))
+	router.Handle("/s:vc", serve("protected"))
+	router.Handle("/s:vc/*", serve("protected"))
+	router.Handle("/*", serve("public"))
 	handler := middleware.Canonical()(router)
 	tests := []struct {
 		target string
@@ -166,7 +165,7 @@ func TestDrainDecidesLate(t *testing.T) {
 	}
 }
 
-// limited serves one endpoint that reads a bounded form.
+// limited serves one endpoint that reads a form of limited size.
 func limited(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(middleware.LimitBody(16<<10, 50*time.Millisecond)(problem.HandlerFunc(

@@ -11,9 +11,9 @@ import (
 // shownName limits how many bytes of a client's field name the response repeats.
 const shownName = 64
 
-// refuseSpellings returns an error that names a field of header which a service may take for one
-// that only the gateway or a proxy says: X_Snowgate_Client, or X-Snowgate-Admin, which no proxy
-// overwrites. A proxy that asks for a verdict passes such a field on to the service.
+// refuseSpellings returns an error if a service may take a field of header for one that only the
+// gateway or a proxy may set: X_Snowgate_Client, or X-Snowgate-Admin, which no proxy overwrites. A
+// proxy that asks for a verdict passes such a field on to the service.
 func refuseSpellings(header http.Header) error {
 	found := ""
 	for name := range header {
@@ -25,11 +25,11 @@ func refuseSpellings(header http.Header) error {
 		return nil
 	}
 	return problem.New(http.StatusBadRequest,
-		"The field "+found[:min(len(found), shownName)]+" may be taken for one that only the gateway or a proxy says. Send the request without it.", nil)
+		"The field "+found[:min(len(found), shownName)]+" may be mistaken for a field that only the gateway or a proxy may set. Send the request without it.", nil)
 }
 
-// misspelt reports whether name is another spelling of a field that [fields] knows, or one of the
-// gateway's own that a proxy does not overwrite.
+// misspelt reports whether name is another spelling of a field that [fields] knows, or a field of
+// the gateway that proxies do not overwrite.
 func misspelt(name string) bool {
 	switch fields.KindOf(name) {
 	case fields.Ordinary:
@@ -43,8 +43,8 @@ func misspelt(name string) bool {
 	}
 }
 
-// overwritten reports whether name is an identity field in the spelling that net/http takes for
-// canonical: a proxy that copies the verdict or describes the request sets it.
+// overwritten reports whether name is an identity field in the canonical spelling of net/http. A
+// proxy that copies the verdict, or describes the request, sets such a field.
 func overwritten(name string) bool {
 	switch name {
 	case "X-Snowgate-Client", "X-Snowgate-Scope", "X-Snowgate-Token-Id", "X-Snowgate-Token-Expires",
