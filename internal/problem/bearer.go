@@ -8,19 +8,16 @@ import (
 	"snowgate/tokens"
 )
 
-// Challenge makes the responses of RFC 6750 §3: what a caller at a protected
-// place is told about its bearer token.
+// Challenge makes the responses of RFC 6750 §3 about the bearer token of a request.
 type Challenge struct {
-	// ResourceMetadata is the URL of the protected resource metadata
-	// (RFC 9728 §5.1).
+	// ResourceMetadata is the URL of the protected resource metadata (RFC 9728 §5.1).
 	ResourceMetadata string
 	// Scope, unless empty, is what a token needs here. Clients that learn from the response what to ask
 	// for are told with every 401 and 403 (RFC 6750 §3).
 	Scope scope.List
 }
 
-// Missing answers a request without credentials: 401 and no error code
-// (RFC 6750 §3.1).
+// Missing refuses a request without credentials: 401 and no error code (RFC 6750 §3.1).
 func (c Challenge) Missing() *Error {
 	return c.answer(http.StatusUnauthorized, "", "This place needs a bearer token.", nil)
 }
@@ -30,9 +27,9 @@ func (c Challenge) Malformed(detail string) *Error {
 	return c.answer(http.StatusBadRequest, `, error="invalid_request"`, detail, nil)
 }
 
-// Refused answers a token that was judged and not accepted. All invalid tokens
-// get one constant text. Errors that are no verdict on the token, such as
-// [tokens.ErrUnavailable], are returned as they are.
+// Refused refuses a token that was checked and not accepted. All invalid tokens get the same text.
+// Refused returns errors that say nothing about the token, such as [tokens.ErrUnavailable],
+// unchanged.
 func (c Challenge) Refused(err error) error {
 	var insufficient *tokens.InsufficientScopeError
 	switch {

@@ -17,7 +17,7 @@ func (d *discard) Header() http.Header       { return d.header }
 func (*discard) Write(b []byte) (int, error) { return len(b), nil }
 func (*discard) WriteHeader(int)             {}
 
-// BenchmarkWrite is what a refusal costs: an attack is made of them.
+// BenchmarkWrite measures a refusal. An attack consists of refusals.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -11,19 +11,18 @@ import (
 	"snowgate/tokens"
 )
 
-// The names of limits in the RateLimit fields: that of a client, for tokens or on
-// one route, and that of a route for all.
+// The names of limits in the RateLimit fields: the limit of one client, for tokens or on one route,
+// and the limit of a route for all clients.
 const (
 	rateLimitName  = `"client"`
 	routeLimitName = `"route"`
 )
 
-// SetRateLimit tells a client how much of its rate is left, in the fields of
-// draft-ietf-httpapi-ratelimit-headers-11: RateLimit-Policy is the rate itself
-// (q requests in w seconds), RateLimit is what remains (r requests) and when that
-// is the whole of it again (t seconds), or, after a refusal, when there is
-// something again: the draft wants it to agree with Retry-After. A decision
-// without a rate sets nothing.
+// SetRateLimit sets the fields of draft-ietf-httpapi-ratelimit-headers-11, which tell a client how
+// much of its rate is left. RateLimit-Policy is the rate: q requests in w seconds. RateLimit is the
+// rest: r requests, and t seconds until the whole rate is available again. After a refusal, t is
+// the time until one request is available, because the draft wants t to agree with Retry-After. For
+// a decision without a rate, SetRateLimit sets nothing.
 func SetRateLimit(header http.Header, d limit.Decision) { setRateLimit(header, rateLimitName, d) }
 
 func setRateLimit(header http.Header, name string, d limit.Decision) {
@@ -38,8 +37,8 @@ func setRateLimit(header http.Header, name string, d limit.Decision) {
 	header.Set("RateLimit", fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, until))
 }
 
-// tooMany tells whether err says that a limit was exceeded, and then what the
-// caller is told: the same for every caller, whether its client exists or not.
+// tooMany reports whether err says that a limit was exceeded, and returns the response to the
+// caller. The response is the same whether or not the client exists.
 func tooMany(err error) (detail string, header http.Header, ok bool) {
 	var exceeded *limit.ExceededError
 	var unknown *tokens.LimitedError
@@ -75,14 +74,14 @@ func tooManyDetail(kind limit.Kind) string {
 	case limit.FailedClient, limit.FailedAddress:
 		return "Too many authentications have failed."
 	case limit.UnknownToken:
-		return "Too many access tokens that are not valid came from this address; nor is this one."
+		return "Too many access tokens from this address were not valid, and this one is not valid either."
 	default:
 		return "Too many requests."
 	}
 }
 
-// retrySeconds is the value of Retry-After (RFC 9110 §10.2.3): never so early
-// that the wait would be in vain.
+// retrySeconds returns the value of Retry-After (RFC 9110 §10.2.3). A request after that time is
+// not too early.
 func retrySeconds(wait time.Duration) int64 { return max(seconds(wait), RetryAfter) }
 
 // seconds rounds up.

@@ -22,14 +22,14 @@ func TestTooMany(t *testing.T) {
 	}{
 		{after(limit.ClientRate, time.Nanosecond), "1"},
 		{after(limit.ClientRate, time.Second), "1"},
-		{after(limit.FailedClient, time.Second+1), "2"}, // rounded up, or the wait would be in vain
+		{after(limit.FailedClient, time.Second+1), "2"}, // rounded up, or the next request would be too early
 		{after(limit.FailedAddress, 90*time.Minute), "5400"},
 		{after(limit.Kind("another"), time.Second), "1"},
 		{&tokens.LimitedError{RetryAfter: 3 * time.Second}, "3"},
-		{problem.Challenge{}.Refused(&tokens.LimitedError{}), "1"}, // it does not know how long
+		{problem.Challenge{}.Refused(&tokens.LimitedError{}), "1"}, // the error has no wait
 	}
 	for _, tt := range tests {
-		w, x := answer(problem.OAuth, tt.err)
+		w, x := respond(problem.OAuth, tt.err)
 		var got map[string]string
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestTooMany(t *testing.T) {
 		if w.Code != http.StatusTooManyRequests || got["error"] != "temporarily_unavailable" || got["error_description"] == "" || x.Cause == nil {
 			t.Errorf("OAuth(%v): %d %v, cause %v", tt.err, w.Code, got, x.Cause)
 		}
-		p, _ := answer(problem.Write, tt.err)
+		p, _ := respond(problem.Write, tt.err)
 		if p.Code != http.StatusTooManyRequests {
 			t.Errorf("Write(%v): %d", tt.err, p.Code)
 		}
@@ -49,12 +49,11 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestFailuresLookAlike: which of the two limits was exceeded tells nothing about
-// the client.
+// TestFailuresLookAlike: the response does not reveal which of the two limits was exceeded.
 func TestFailuresLookAlike(t *testing.T) {
 	d := limit.Decision{RetryAfter: 5 * time.Second}
-	a, _ := answer(problem.OAuth, &limit.ExceededError{Kind: limit.FailedClient, Decision: d})
-	b, _ := answer(problem.OAuth, &limit.ExceededError{Kind: limit.FailedAddress, Decision: d})
+	a, _ := respond(problem.OAuth, &limit.ExceededError{Kind: limit.FailedClient, Decision: d})
+	b, _ := respond(problem.OAuth, &limit.ExceededError{Kind: limit.FailedAddress, Decision: d})
 	if x, y := fmt.Sprint(a.Code, a.Header(), a.Body), fmt.Sprint(b.Code, b.Header(), b.Body); x != y {
 		t.Errorf("%s\n%s", x, y)
 	}

@@ -12,7 +12,7 @@ import (
 	"snowgate/tokens"
 )
 
-// OAuthError is an error in the terms of RFC 6749 §5.2.
+// OAuthError is an error response of RFC 6749 §5.2.
 type OAuthError struct {
 	Status      int         // HTTP status code
 	Code        string      // the error parameter
@@ -32,13 +32,12 @@ func (e *OAuthError) Error() string {
 // Unwrap returns the private cause.
 func (e *OAuthError) Unwrap() error { return e.Err }
 
-// InvalidRequest refuses a request that cannot be read (RFC 6749 §5.2).
-// description is public.
+// InvalidRequest refuses a malformed request (RFC 6749 §5.2). description is public.
 func InvalidRequest(description string) *OAuthError {
 	return &OAuthError{Status: http.StatusBadRequest, Code: "invalid_request", Description: description}
 }
 
-// UnsupportedGrantType refuses every grant but client_credentials.
+// UnsupportedGrantType refuses all grants except client_credentials.
 func UnsupportedGrantType() *OAuthError {
 	return &OAuthError{
 		Status: http.StatusBadRequest, Code: "unsupported_grant_type",
@@ -46,8 +45,8 @@ func UnsupportedGrantType() *OAuthError {
 	}
 }
 
-// IntrospectionForbidden refuses a client that is known but has no right to
-// introspect (RFC 7662 §2.1 leaves the form of the refusal to the server).
+// IntrospectionForbidden refuses an authenticated client without the right to introspect (RFC 7662
+// §2.1 leaves the form of the refusal to the server).
 func IntrospectionForbidden() *OAuthError {
 	return &OAuthError{
 		Status: http.StatusForbidden, Code: "unauthorized_client",
@@ -63,16 +62,16 @@ func postOnly() *OAuthError {
 	}
 }
 
-// OAuthHandlerFunc is [HandlerFunc] for the OAuth endpoints: they take POST only
-// (RFC 6749 §3.2, RFC 7009 §2.1, RFC 7662 §2.1), their error is answered through
-// [OAuth], and every response carries Cache-Control: no-store.
+// OAuthHandlerFunc is [HandlerFunc] for the OAuth endpoints. It accepts only POST (RFC 6749 §3.2,
+// RFC 7009 §2.1, RFC 7662 §2.1), responds with errors through [OAuth], and sets Cache-Control:
+// no-store on every response.
 type OAuthHandlerFunc func(w http.ResponseWriter, r *http.Request) error
 
 // ServeHTTP calls f and responds with its error, if any, through [OAuth].
 func (f OAuthHandlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
-	header.Set("Pragma", "no-cache") // RFC 6749 §5.1 asks for both
+	header.Set("Pragma", "no-cache") // RFC 6749 §5.1 requires both
 	if r.Method != http.MethodPost {
 		OAuth(w, r, postOnly())
 		return
@@ -82,27 +81,26 @@ func (f OAuthHandlerFunc) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// OAuth responds to r with err in the JSON of RFC 6749 §5.2 and leaves err as the
-// cause for the access line. It must be called before anything else has been
-// written.
+// OAuth responds to r with err in the JSON of RFC 6749 §5.2, and leaves err as the cause for the
+// access line. The caller must not have written anything before.
 func OAuth(w http.ResponseWriter, r *http.Request, err error) {
 	exchange.From(r.Context()).Cause = err
-	answer := describeOAuth(err)
+	response := describeOAuth(err)
 	header := w.Header()
-	for name, values := range answer.Header {
+	for name, values := range response.Header {
 		header[name] = values
 	}
 	header.Set("Content-Type", "application/json")
 	header.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(answer.Status)
+	w.WriteHeader(response.Status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	// The status line is out; a caller that is gone cannot be told more.
+	// The status line is sent. A caller that has gone away cannot be told about an error.
 	_ = json.NewEncoder(w).Encode(struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description,omitempty"`
-	}{answer.Code, answer.Description})
+	}{response.Code, response.Description})
 }
 
 // describeOAuth is the table: which response an error gets.
@@ -131,12 +129,12 @@ func describeOAuth(err error) *OAuthError {
 			Description: "The resource is malformed, unknown, or not for this client.", Err: err,
 		}
 	case errors.Is(err, tokens.ErrForeignToken):
-		// RFC 6749 §5.2 words invalid_grant as "was issued to another client".
+		// The text for invalid_grant in RFC 6749 §5.2 is "was issued to another client".
 		return &OAuthError{
 			Status: http.StatusBadRequest, Code: "invalid_grant",
 			Description: "The token was issued to another client.", Err: err,
 		}
-	case errors.Is(err, context.Canceled): // before the store's error that it causes
+	case errors.Is(err, context.Canceled): // before the error of the store, which wraps it
 		return &OAuthError{Status: StatusClientClosedRequest, Code: "invalid_request", Err: err}
 	case errors.Is(err, tokens.ErrUnavailable), errors.Is(err, clients.ErrUnavailable):
 		return temporarilyUnavailable(err)
@@ -150,8 +148,8 @@ func describeOAuth(err error) *OAuthError {
 	}
 }
 
-// invalidClient is one constant response for every failed authentication, so that
-// an unknown client cannot be told from a wrong secret.
+// invalidClient returns the same response for every failed authentication, so that an unknown
+// client cannot be distinguished from a wrong secret.
 func invalidClient(err error) *OAuthError {
 	return &OAuthError{
 		Status: http.StatusUnauthorized, Code: "invalid_client",

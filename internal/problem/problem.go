@@ -1,10 +1,9 @@
-// Package problem is the one place where an error becomes an HTTP response.
+// Package problem turns errors into HTTP responses. No other package does.
 //
-// Handlers return errors; [HandlerFunc] hands them to [Write], which looks the
-// error up in one table and responds with RFC 9457 problem details, or, through
-// [OAuth], with the JSON of RFC 6749 §5.2. The caller is told what it may know;
-// the cause goes to the access line. An error that nobody described is a bare
-// 500.
+// Handlers return errors. [HandlerFunc] hands them to [Write], which looks up the response in one
+// table. Write sends RFC 9457 problem details; [OAuth] sends the JSON of RFC 6749 §5.2. The
+// response holds only what the caller may know; the cause goes into the access line. An error that
+// is not in the table becomes a bare 500.
 package problem
 
 import (
@@ -19,14 +18,14 @@ import (
 	"snowgate/tokens"
 )
 
-// RetryAfter is the number of seconds that a 503 asks the caller to wait.
+// RetryAfter is the wait in seconds that a 503 asks for.
 const RetryAfter = 1
 
 // StatusClientClosedRequest is logged for a caller that went away before it got a response. No
 // client receives it. The number is that of nginx.
 const StatusClientClosedRequest = 499
 
-// Error is an error that knows its response. Detail is public; Err is for the log.
+// Error is an error with its response. Detail is public; Err is for the log.
 type Error struct {
 	Status int         // HTTP status code
 	Detail string      // one public sentence; empty if the status says it all
@@ -35,12 +34,11 @@ type Error struct {
 	Err    error       // private cause; may be nil
 }
 
-// Fault is one thing that is wrong with a JSON document that was sent. All of it
-// is public.
+// Fault is one fault in a JSON document from a caller. It is public.
 type Fault struct {
-	// Pointer says where (RFC 6901); empty is the document as a whole.
+	// Pointer is the location (RFC 6901); empty means the whole document.
 	Pointer string `json:"pointer"`
-	// Detail is one sentence. It never repeats what may be a secret.
+	// Detail is one sentence. It never quotes a possible secret.
 	Detail string `json:"detail"`
 }
 
@@ -63,8 +61,7 @@ func New(status int, detail string, cause error) *Error {
 	return &Error{Status: status, Detail: detail, Err: cause}
 }
 
-// MethodNotAllowed responds with 405 and the methods that are allowed (RFC 9110
-// §15.5.6).
+// MethodNotAllowed responds with 405 and the allowed methods (RFC 9110 §15.5.6).
 func MethodNotAllowed(allow string) *Error {
 	return &Error{Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {allow}}}
 }
@@ -79,8 +76,8 @@ func Unavailable(detail string, cause error) *Error {
 	}
 }
 
-// HandlerFunc is an HTTP handler that returns its error instead of writing it,
-// so that a response cannot go on after a refusal.
+// HandlerFunc is an HTTP handler that returns its error instead of writing it, so that no response
+// can go on after a refusal.
 type HandlerFunc func(w http.ResponseWriter, r *http.Request) error
 
 // ServeHTTP calls f and responds with its error, if any, through [Write].
@@ -100,15 +97,14 @@ type body struct {
 	RequestID string  `json:"request_id,omitempty"`
 }
 
-// Write responds to r with err as application/problem+json and leaves err as the
-// cause for the access line. It must be called before anything else has been
-// written.
+// Write responds to r with err as application/problem+json, and leaves err as the cause for the
+// access line. The caller must not have written anything before.
 func Write(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchange.From(r.Context())
 	x.Cause = err
-	answer := describe(err)
+	response := describe(err)
 	header := w.Header()
-	for name, values := range answer.Header {
+	for name, values := range response.Header {
 		header[name] = values
 	}
 	header.Del("Content-Length")
@@ -116,17 +112,17 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	header.Set("Content-Type", "application/problem+json")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(answer.Status)
+	w.WriteHeader(response.Status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	// The status line is out; a caller that is gone cannot be told more.
+	// The status line is sent. A caller that has gone away cannot be told about an error.
 	_ = json.NewEncoder(w).Encode(body{
 		Type:      "about:blank",
-		Title:     title(answer.Status),
-		Status:    answer.Status,
-		Detail:    answer.Detail,
-		Errors:    answer.Faults,
+		Title:     title(response.Status),
+		Status:    response.Status,
+		Detail:    response.Detail,
+		Errors:    response.Faults,
 		RequestID: x.RequestID,
 	})
 }
@@ -148,10 +144,10 @@ func describe(err error) *Error {
 		return known
 	case limited:
 		return &Error{Status: http.StatusTooManyRequests, Detail: detail, Header: header, Err: err}
-	case errors.Is(err, context.Canceled): // before the store's error that it causes
+	case errors.Is(err, context.Canceled): // before the error of the store, which wraps it
 		return New(StatusClientClosedRequest, "", err)
 	case errors.Is(err, tokens.ErrUnavailable), errors.Is(err, clients.ErrUnavailable):
-		return Unavailable("The gateway cannot decide at the moment; the credentials were not judged.", err)
+		return Unavailable("The gateway cannot decide at the moment; the credentials were not checked.", err)
 	case errors.As(err, &tooLarge):
 		return New(http.StatusRequestEntityTooLarge, "The request body is larger than is accepted here.", err)
 	default:

@@ -17,8 +17,8 @@ import (
 	"snowgate/tokens"
 )
 
-// answer lets write answer a request that carries an exchange.
-func answer(write func(http.ResponseWriter, *http.Request, error), err error) (*httptest.ResponseRecorder, *exchange.Exchange) {
+// respond lets write respond to a request that carries an exchange.
+func respond(write func(http.ResponseWriter, *http.Request, error), err error) (*httptest.ResponseRecorder, *exchange.Exchange) {
 	x := &exchange.Exchange{RequestID: "0123"}
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	w := httptest.NewRecorder()
@@ -57,7 +57,7 @@ func TestWrite(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w, x := answer(problem.Write, tt.err)
+			w, x := respond(problem.Write, tt.err)
 			if w.Code != tt.status {
 				t.Errorf("status = %d, want %d", w.Code, tt.status)
 			}
@@ -82,7 +82,7 @@ func TestWrite(t *testing.T) {
 func TestInvalidTokensLookAlike(t *testing.T) {
 	var first string
 	for _, err := range []error{tokens.ErrMalformed, tokens.ErrForged, tokens.ErrUnknown, tokens.ErrExpired, tokens.ErrAudience} {
-		w, _ := answer(problem.Write, problem.Challenge{}.Refused(fmt.Errorf("x: %w", err)))
+		w, _ := respond(problem.Write, problem.Challenge{}.Refused(fmt.Errorf("x: %w", err)))
 		got := fmt.Sprint(w.Code, w.Header(), w.Body)
 		if first == "" {
 			first = got
@@ -98,7 +98,7 @@ func TestHeadHasNoBody(t *testing.T) {
 		w := httptest.NewRecorder()
 		write(w, httptest.NewRequest(http.MethodHead, "/", nil), problem.New(404, "x", nil))
 		if w.Body.Len() > 0 {
-			t.Errorf("HEAD is answered with a body: %s", w.Body)
+			t.Errorf("HEAD gets a body: %s", w.Body)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestOAuth(t *testing.T) {
 		{private, 500, "server_error", [2]string{}},
 	}
 	for _, tt := range tests {
-		w, x := answer(problem.OAuth, tt.err)
+		w, x := respond(problem.OAuth, tt.err)
 		var got map[string]string
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 			t.Fatal(err)
