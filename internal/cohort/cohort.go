@@ -1,17 +1,18 @@
-// Package cohort lets goroutines that are about to do the same step do it right after one another.
+// Package cohort lets goroutines that are about to run the same step run it directly after one
+// another.
 //
-// A request runs through more code than the first caches of a processor hold. So each step of a
-// request evicts the code of the step before, and costs several times what it would cost if it were
-// repeated at once. A message to another process also wakes that process, which costs the sender more
-// than the message. A server with one event loop has neither problem while it is busy: it reads from
-// many connections, and then writes to many. Where every request is a goroutine, the same happens if
-// each goroutine yields to the others that are ready before the next step. This is cohort scheduling
-// (J. Larus, M. Parkes: Using Cohort Scheduling to Enhance Server Performance, USENIX 2002). It takes
-// 10 to 15 % off the processor time of a proxied request.
+// A request runs more code than the first caches of a processor hold. So each step of a request
+// evicts the code of the step before, and costs several times what it would cost if it were
+// repeated at once. A message to another process also wakes that process, which costs the sender
+// more than the message. A busy server with one event loop has neither problem: it reads from many
+// connections, and then writes to many. A server with one goroutine per request achieves the same
+// if each goroutine yields to the other ready goroutines before the next step. This is cohort
+// scheduling (J. Larus, M. Parkes: Using Cohort Scheduling to Enhance Server Performance, USENIX
+// 2002). It saves 10 to 15 % of the processor time of a proxied request.
 //
-// No goroutine waits for another: a lone one goes on at once. But a yield without company has a
-// price, because the runtime wakes another thread for the goroutine that yields. So after a few
-// yields without company, a [Cohort] does not yield for a while. TestAlone fails if it does.
+// No goroutine waits for another: a lone goroutine continues at once. But a yield without company
+// has a price, because the runtime wakes another thread for the goroutine that yields. So after a
+// few yields without company, a [Cohort] skips the next ones. TestAlone fails if it does not.
 package cohort
 
 import (
@@ -20,18 +21,19 @@ import (
 )
 
 const (
-	// tries is how many yields in a row may be without company before the next calls skip them.
+	// tries is how many consecutive yields without company it takes until the next calls skip
+	// theirs.
 	tries = 4
-	// pause is how many calls do not yield then.
+	// pause is how many calls then skip their yield.
 	pause = 64
 )
 
-// Cohort gathers goroutines before a step that is the same for all of them. The zero value is ready
-// to use. It is safe for concurrent use, and must not be copied.
+// Cohort gathers goroutines before a common step. The zero value is ready to use. It is safe for
+// concurrent use, and must not be copied.
 type Cohort struct {
 	here  atomic.Int32 // goroutines that yield in Gather
-	alone atomic.Int32 // yields in a row without company
-	skip  atomic.Int32 // calls that will not yield
+	alone atomic.Int32 // consecutive yields without company
+	skip  atomic.Int32 // calls that skip their yield
 }
 
 // Gather yields to the goroutines that are ready, unless the last yields were without company. It
@@ -45,8 +47,8 @@ func (c *Cohort) Gather() {
 	c.Learn(c.here.Add(-1) > 0)
 }
 
-// Due reports whether a yield is likely to gather others. It is for callers that yield by other
-// means than Gather; they call Learn afterwards.
+// Due reports whether a yield is likely to gather other goroutines. It is for callers that yield by
+// other means than Gather and call Learn afterwards.
 func (c *Cohort) Due() bool {
 	if c.skip.Load() <= 0 {
 		return true
@@ -55,11 +57,11 @@ func (c *Cohort) Due() bool {
 	return false
 }
 
-// Learn takes note whether other goroutines came to the same step during a yield.
+// Learn records whether other goroutines reached the same step during a yield.
 func (c *Cohort) Learn(company bool) {
 	switch {
 	case company:
-		if c.alone.Load() != 0 { // else it would be taken away from other processors' caches
+		if c.alone.Load() != 0 { // an unneeded store would evict the value from other processors' caches
 			c.alone.Store(0)
 		}
 	case c.alone.Add(1) >= tries:

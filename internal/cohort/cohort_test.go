@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Goroutines that are ready all come to the step before one of them takes it. A busy machine
-// may cut a turn of the scheduler short, but not every time.
+// TestGather: ready goroutines all reach the step before one of them takes it. A busy machine may
+// interrupt that, but not every time.
 func TestGather(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const goroutines, attempts = 10, 20
@@ -39,7 +39,7 @@ func TestGather(t *testing.T) {
 	t.Errorf("the last of %d attempts: %v, want all to prepare first", attempts, steps)
 }
 
-// Who is alone seldom lets others run, whatever those are up to.
+// TestAlone: a lone goroutine seldom yields, whatever other goroutines do.
 func TestAlone(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var turns atomic.Int64
@@ -63,10 +63,11 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// How often there is no company before nobody looks for it, and that it is looked for again.
+// TestLearn: after several yields without company, calls skip their yield for a while, and then
+// yield again.
 func TestLearn(t *testing.T) {
 	var c Cohort
-	for range 3 { // it does not wear out
+	for range 3 { // the pause may come again
 		for range 3 {
 			for range tries - 1 {
 				wantDue(t, &c, true)
@@ -93,7 +94,8 @@ func wantDue(t *testing.T, c *Cohort, want bool) {
 	}
 }
 
-// With many processors there are calls at the same instant; nothing is to be lost but time.
+// TestGatherAtOnce: with several processors, calls may happen at the same instant. That may cost
+// time, but nothing else.
 func TestGatherAtOnce(t *testing.T) {
 	var c Cohort
 	var working sync.WaitGroup

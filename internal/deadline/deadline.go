@@ -1,11 +1,10 @@
-// Package deadline bounds calls in time, where there are many of them and nearly none takes long.
+// Package deadline limits the time of calls that are many and rarely take long.
 //
-// [context.WithTimeout] starts a timer and registers with its parent for every call. The [Context] of
-// this package does so when its Done is called, and not before. [Wait] needs neither: it borrows a
-// timer for as long as it waits. That spares a request that asks Redis four allocations.
+// [context.WithTimeout] starts a timer and registers with its parent for every call. The [Context]
+// of this package does so only when its Done is called. [Wait] needs neither: it borrows a timer
+// while it waits. That saves four allocations for each request that uses Redis.
 //
-// A wait ends with the error of the context, as everywhere. Everything here is safe for concurrent
-// use.
+// A wait ends with the error of the context, as usual. Everything here is safe for concurrent use.
 package deadline
 
 import (
@@ -14,11 +13,10 @@ import (
 	"time"
 )
 
-// Timers makes contexts, and keeps the timers that [Wait] borrows. The zero value is ready to use.
+// Timers makes contexts, and keeps the timers for [Wait]. The zero value is ready to use.
 type Timers struct{ pool sync.Pool }
 
-// WithTimeout is like [context.WithTimeout], except that Release takes the place of the
-// [context.CancelFunc].
+// WithTimeout is like [context.WithTimeout], with Release in place of the [context.CancelFunc].
 func (t *Timers) WithTimeout(parent context.Context, timeout time.Duration) *Context {
 	end := time.Now().Add(timeout)
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(end) {
@@ -109,7 +107,7 @@ func Wait(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Sleep returns nil after d, or the cause of the end of ctx if that ends before.
+// Sleep returns nil after d, or the cause of the end of ctx if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Done() == nil {
 		time.Sleep(d)
@@ -135,8 +133,8 @@ func (t *Timers) borrow(d time.Duration) *time.Timer {
 	return timer
 }
 
-// giveBack takes a timer back. If it has fired meanwhile, the next borrower does not notice: Reset
-// discards what a timer has sent and nobody received (Go 1.23).
+// giveBack takes a timer back. The timer may have fired: Reset discards a value that nobody
+// received (Go 1.23), so the next borrower does not see it.
 func (t *Timers) giveBack(timer *time.Timer) {
 	timer.Stop()
 	t.pool.Put(timer)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A timer that has fired when it is given back delivers nothing to the next borrower.
+// TestTimerFiresAtTheEndOfAWait: a timer that has fired when it is given back delivers nothing to
+// the next borrower.
 func TestTimerFiresAtTheEndOfAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timers Timers

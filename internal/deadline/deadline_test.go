@@ -25,7 +25,7 @@ func TestWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var timers deadline.Timers
-				for range 3 { // with a new timer, and with one that runs for somebody before
+				for range 3 { // with a new timer, and with one that runs for an earlier wait
 					parent, leave := context.WithCancelCause(t.Context())
 					ctx := timers.WithTimeout(parent, test.limit)
 					done := make(chan struct{})
@@ -49,14 +49,14 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// in calls f after d, unless that is 0.
+// in calls f after d, unless d is 0.
 func in(d time.Duration, f func()) {
 	if d > 0 {
 		time.AfterFunc(d, f)
 	}
 }
 
-// A timer that was set for somebody before neither ends a wait too early nor too late.
+// TestTimersOfOthers: a timer from an earlier wait ends a new wait neither too early nor too late.
 func TestTimersOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timers deadline.Timers
@@ -78,8 +78,8 @@ func TestTimersOfOthers(t *testing.T) {
 	})
 }
 
-// A timer that fires while nobody waits, or at the instant at which a wait ends for another reason,
-// does not end the next wait.
+// TestTimerFiresForNobody: a timer may fire while nobody waits, or just as a wait ends for another
+// reason. It does not end the next wait.
 func TestTimerFiresForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timers deadline.Timers
@@ -100,7 +100,7 @@ func TestTimerFiresForNobody(t *testing.T) {
 	})
 }
 
-// It is a context like any other, for who does not know Wait.
+// TestContext: a Context works like any other context for code that does not know Wait.
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var timers deadline.Timers

@@ -1,9 +1,8 @@
-// Package echo is an upstream for trying things out: it answers with what it
-// received. Behind a gateway it shows which request really arrives.
+// Package echo is an upstream for experiments. Its response shows the request that it received, as
+// the gateway forwarded it.
 //
-// It answers every method and path with JSON, a WebSocket handshake with an
-// echo of each message, and a request that accepts text/event-stream with one
-// event a second.
+// It responds to every method and path with JSON, to a WebSocket handshake with an echo of each
+// message, and to a request that accepts text/event-stream with one event per second.
 package echo
 
 import (
@@ -21,24 +20,22 @@ import (
 	"github.com/coder/websocket"
 )
 
-// maxBody is how many bytes of a request body are read and counted: enough to
-// try out large uploads, and an end to them.
+// maxBody limits the request body: enough for experiments with large uploads.
 const maxBody = 1 << 40
 
-// Received is the JSON answer.
+// Received is the JSON response.
 type Received struct {
 	Name     string              `json:"name"`     // the name the upstream was started with
-	Hostname string              `json:"hostname"` // of the machine: tells replicas apart; a container's is its id
+	Hostname string              `json:"hostname"` // name of the machine, different for each replica; for a container, its id
 	Method   string              `json:"method"`   //
-	Path     string              `json:"path"`     // as it stood on the request line, still encoded
-	Query    string              `json:"query"`    // as it stood on the request line
+	Path     string              `json:"path"`     // as on the request line, still encoded
+	Query    string              `json:"query"`    // as on the request line
 	Host     string              `json:"host"`     //
 	Headers  map[string][]string `json:"headers"`  //
 	Body     int64               `json:"body"`     // bytes of the request body
 }
 
-// Handler returns the upstream called name. It is safe for concurrent use and
-// keeps nothing.
+// Handler returns the upstream called name. It is safe for concurrent use and keeps no state.
 func Handler(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -52,7 +49,7 @@ func Handler(name string) http.Handler {
 	})
 }
 
-// hostname is the name of the machine, empty if it has none.
+// hostname returns the name of the machine, or "".
 var hostname = sync.OnceValue(func() string {
 	name, _ := os.Hostname()
 	return name
@@ -61,7 +58,7 @@ var hostname = sync.OnceValue(func() string {
 func serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	n, err := io.Copy(io.Discard, io.LimitReader(r.Body, maxBody))
 	if err != nil {
-		return // the sender is gone
+		return // the client has gone away
 	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	w.Header().Set("Content-Type", "application/json")
@@ -73,7 +70,7 @@ func serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	})
 }
 
-// serveEvents sends one server-sent event a second until the caller leaves.
+// serveEvents sends one server-sent event per second until the client goes away.
 func serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -97,11 +94,10 @@ func serveEvents(w http.ResponseWriter, r *http.Request) {
 
 // serveWebSocket sends each message back.
 func serveWebSocket(w http.ResponseWriter, r *http.Request) {
-	// Any origin: there is nothing here to protect, and the gateway in front has
-	// judged the request.
+	// Any origin is allowed: there is nothing to protect, and the gateway has checked the request.
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		return // Accept has answered
+		return // Accept has sent the response
 	}
 	defer func() { _ = conn.CloseNow() }()
 	for {

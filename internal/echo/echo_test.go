@@ -32,7 +32,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Name != "orders" || got.Method != "POST" || got.Path != "/a%2Fb" || got.Query != "x=1;y" || got.Body != 4 {
-		t.Errorf("echo answered %+v", got)
+		t.Errorf("echo responded with %+v", got)
 	}
 	if h := got.Headers["X-Thing"]; len(h) != 1 || h[0] != "here" {
 		t.Errorf("echo shows X-Thing = %q, want here", h)

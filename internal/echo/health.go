@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Health is how an upstream says that it does, for trying out what a caller makes
-// of that. The zero value is healthy. It is safe for concurrent use.
+// Health is the health check of an upstream for experiments. The zero value is healthy. It is safe
+// for concurrent use.
 type Health struct{ poor atomic.Bool }
 
-// Set makes the upstream healthy or not.
+// Set sets the health of the upstream.
 func (h *Health) Set(healthy bool) { h.poor.Store(!healthy) }
 
 // ServeHTTP implements [http.Handler]: 200 if the upstream is healthy, else 503.
@@ -40,5 +40,5 @@ func (d *Drain) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// Begin begins the drain.
+// Begin starts the drain.
 func (d *Drain) Begin() { d.begun.Store(true) }

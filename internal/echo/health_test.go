@@ -20,10 +20,10 @@ func TestHealth(t *testing.T) {
 		{func() { health.Set(true) }, http.StatusOK, `{"healthy": true}`},
 	} {
 		step.set()
-		answer := httptest.NewRecorder()
-		health.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/healthz", http.NoBody))
-		if answer.Code != step.status || answer.Body.String() != step.body+"\n" {
-			t.Errorf("health = %d %s, want %d %s", answer.Code, answer.Body, step.status, step.body)
+		response := httptest.NewRecorder()
+		health.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/healthz", http.NoBody))
+		if response.Code != step.status || response.Body.String() != step.body+"\n" {
+			t.Errorf("health = %d %s, want %d %s", response.Code, response.Body, step.status, step.body)
 		}
 	}
 }

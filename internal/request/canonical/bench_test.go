@@ -8,7 +8,7 @@ import (
 	"snowgate/internal/request/canonical"
 )
 
-// BenchmarkFromRequest is what every request pays, whatever its route.
+// BenchmarkFromRequest measures the part that every request pays, whatever its route.
 func BenchmarkFromRequest(b *testing.B) {
 	for _, c := range []struct{ name, target string }{
 		{"short", "/orders"},

@@ -22,11 +22,11 @@ package canonical
 
 // Path is the path of a canonical request target.
 type Path struct {
-	// Raw is the path exactly as it was received and as it is forwarded.
+	// Raw is the path as received. The gateway forwards it unchanged.
 	Raw string
-	// Match is the form that routes are compared with: Raw with every
-	// percent-encoding decoded, except an encoded slash, which stays "%2F".
+	// Match is the form that routes are compared with: Raw with every percent-encoding decoded,
+	// except an encoded slash, which stays "%2F".
 	Match string
-	// EncodedSlash tells that Raw contains an encoded slash.
+	// EncodedSlash reports whether Raw has an encoded slash.
 	EncodedSlash bool
 }

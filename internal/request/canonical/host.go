@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// ErrHost says that a Host is empty or not a host with an optional port.
+// ErrHost is returned if Host is empty, or is not a host with an optional port.
 var ErrHost = errors.New("the host is missing or malformed")
 
-// Host returns the name in hostport by which routes are looked up: in lower
-// case, without port and without the trailing dot of a fully qualified name
-// (RFC 3986 §3.2.2, RFC 1034 §3.1). An IPv6 address keeps its brackets.
-// It accepts names, IPv4 addresses and IPv6 addresses; neither percent-encoding,
-// nor userinfo, nor zones. Anything else is [ErrHost].
-// It does not allocate for a name in lower case.
+// Host returns the name by which routes are looked up: hostport in lower case, without the port and
+// the trailing dot of a fully qualified name (RFC 3986 §3.2.2, RFC 1034 §3.1). An IPv6 address
+// keeps its brackets. Host accepts names, IPv4 addresses and IPv6 addresses. It returns [ErrHost]
+// for everything else, including percent-encoding, userinfo and zones. It does not allocate for a
+// name in lower case.
 func Host(hostport string) (string, error) {
 	if strings.HasPrefix(hostport, "[") {
 		return literal(hostport)
@@ -32,8 +31,8 @@ func Host(hostport string) (string, error) {
 	return strings.ToLower(name), nil
 }
 
-// literal reads an IP-literal and its port (RFC 3986 §3.2.2). Of several ways to
-// write an address it returns the one of RFC 5952.
+// literal reads an IP-literal and its port (RFC 3986 §3.2.2). It returns the address in the form of
+// RFC 5952.
 func literal(hostport string) (string, error) {
 	end := strings.IndexByte(hostport, ']')
 	if end < 0 {

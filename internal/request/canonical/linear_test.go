@@ -10,7 +10,7 @@ import (
 	"snowgate/internal/request/canonical"
 )
 
-// TestLinear: the work of what reads targets and hosts grows as these do.
+// TestLinear: parsing targets and hosts takes time linear in their size.
 func TestLinear(t *testing.T) {
 	path := func(text string) { _, _ = canonical.ParsePath(text) }
 	host := func(text string) { _, _ = canonical.Host(text) }
@@ -44,8 +44,7 @@ func TestLinear(t *testing.T) {
 	lineartest.Run(t, cases)
 }
 
-// request returns a case of FromRequest with a target that begins with before and goes on with
-// pieces.
+// request returns a case of FromRequest. Its target begins with before, followed by pieces.
 func request(name, before, piece string) lineartest.Case {
 	return lineartest.Case{Name: name, Prepare: func(size int) func() {
 		target := before + strings.Repeat(piece, size/len(piece))

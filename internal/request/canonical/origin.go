@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// AnyOrigin is the pattern of every origin.
+// AnyOrigin is the pattern that matches every origin.
 const AnyOrigin = "*"
 
 // ValidOrigin tells whether pattern can stand for origins: [AnyOrigin], an origin as browsers send
@@ -57,8 +57,7 @@ func validOriginHost(scheme, authority string) error {
 	return nil
 }
 
-// isScheme reports whether text is a scheme (RFC 3986 §3.1) in lower case or
-// capitals.
+// isScheme reports whether text is a scheme (RFC 3986 §3.1), in upper or lower case.
 func isScheme(text string) bool {
 	for i, c := range []byte(strings.ToLower(text)) {
 		switch {

@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// The reasons for which a path is refused. They are constant texts, fit for the
-// caller: they never repeat what was received.
+// The reasons to refuse a path. Their texts are constant and public: they never quote the request.
 var (
 	ErrRelative   = errors.New("the path does not start with a slash")
 	ErrSegment    = errors.New("the path has an empty segment")
@@ -20,8 +19,8 @@ var (
 	ErrUTF8       = errors.New("the path is not UTF-8")
 )
 
-// ParsePath reads the path of a request target, without its query. Its error is
-// one of the reasons above. It does not allocate when nothing is encoded.
+// ParsePath parses the path of a request target, without its query. Its error is one of the reasons
+// above. It does not allocate if nothing is encoded.
 func ParsePath(raw string) (Path, error) {
 	if raw == "" || raw[0] != '/' {
 		return Path{}, ErrRelative
@@ -42,10 +41,9 @@ func ParsePath(raw string) (Path, error) {
 	return path, nil
 }
 
-// ValidPrefix tells whether path can be the prefix of a route: a canonical path
-// without anything encoded and, except for "/" itself, without a slash at its
-// end. A prefix is written decoded, so it is compared with [Path.Match].
-// Its error is for the person who wrote the route.
+// ValidPrefix checks that path can be the prefix of a route: a canonical path without
+// percent-encoding. Only "/" may end with a slash. A prefix is written decoded, because it is
+// compared with [Path.Match]. The error is for the author of the route.
 func ValidPrefix(path string) error {
 	if strings.ContainsRune(path, '%') {
 		return errors.New("the path of a route is written without percent-encoding")
@@ -57,7 +55,7 @@ func ValidPrefix(path string) error {
 	return err
 }
 
-// scan checks the literal bytes of raw and reports whether any is encoded.
+// scan checks the literal bytes of raw, and reports whether raw has a percent-encoding.
 func scan(raw string) (encoded bool, err error) {
 	for i := range len(raw) {
 		switch class := classes[raw[i]]; {
@@ -97,13 +95,13 @@ func decode(raw string) (match string, encodedSlash bool, err error) {
 	if !utf8.ValidString(match) {
 		return "", false, ErrUTF8
 	}
-	if strings.ContainsFunc(match, unicode.IsControl) { // also U+0080 to U+009F
+	if strings.ContainsFunc(match, unicode.IsControl) { // including U+0080 to U+009F
 		return "", false, ErrForbidden
 	}
 	return match, encodedSlash, nil
 }
 
-// unescape returns the byte that the escape at the start of text stands for.
+// unescape returns the byte that the escape at the start of text encodes.
 func unescape(text string) (byte, error) {
 	if len(text) < 3 || classes[text[1]]&hexDigit == 0 || classes[text[2]]&hexDigit == 0 {
 		return 0, ErrEscape
@@ -125,22 +123,22 @@ func nibble(digit byte) byte {
 	return digit&^0x20 - 'A' + 10
 }
 
-// checkSegments refuses empty and dot segments in a decoded path.
+// checkSegments refuses empty segments and dot segments in a decoded path.
 func checkSegments(match string, encodedSlash bool) error {
 	rest := match[1:]
 	for more := true; more; {
 		var segment string
 		segment, rest, more = strings.Cut(rest, "/")
 		if segment != "" && segment[0] != '.' && segment[0] != ';' && !encodedSlash {
-			continue // neither empty nor made of dots, whatever follows
+			continue // neither empty nor a dot segment, whatever follows
 		}
 		name, _, parameters := strings.Cut(segment, ";")
 		if name == "" && (more || parameters) {
 			return ErrSegment
 		}
 		if encodedSlash {
-			// "%2F" in match may also be a decoded "%252F". Taking it for a
-			// slash here errs on the safe side.
+			// "%2F" in match may also be a decoded "%252F". Treating that as a slash here is on the
+			// safe side.
 			for part := range strings.SplitSeq(segment, "%2F") {
 				if isDots(part) {
 					return ErrDotSegment
@@ -160,13 +158,13 @@ func isDots(segment string) bool {
 	return name == "." || name == ".."
 }
 
-// Classes of bytes, as RFC 3986 and RFC 5234 name them.
+// Character classes, named as in RFC 3986 and RFC 5234.
 const (
 	unreserved = 1 << iota // ALPHA / DIGIT / "-" / "." / "_" / "~"
 	pathByte               // pchar without pct-encoded, and the slash
 	hexDigit               // HEXDIG in either case
 	control                // C0 and DEL
-	hostByte               // what the name of a host is made of here
+	hostByte               // allowed in the name of a host
 )
 
 var classes = func() (table [256]uint8) {

@@ -165,8 +165,8 @@ func TestParsePathAllocatesOnlyToDecode(t *testing.T) {
 	}
 }
 
-// FuzzParsePath checks that what is accepted has one reading, however it is
-// read: decoded by net/url, cleaned by package path, stripped of parameters.
+// FuzzParsePath checks that an accepted path has one reading, however it is read: decoded by
+// net/url, cleaned by package path, or stripped of parameters.
 func FuzzParsePath(f *testing.F) {
 	for _, seed := range []string{
 		"/", "/a/b", "//a", "/a/../b", "/a%2Fb", "/a%2f..%2Fb", "/%2e", "/a;b/c", "/..;/", "/%3b/",
@@ -200,8 +200,8 @@ func FuzzParsePath(f *testing.F) {
 	})
 }
 
-// sameSegments checks that cleaning path, with and without parameters, changes
-// nothing, and that it has the segments of raw.
+// sameSegments checks that path, with and without parameters, is clean, and that it has the
+// segments of raw.
 func sameSegments(t *testing.T, raw, decoded string) {
 	t.Helper()
 	bare := strings.Split(decoded, "/")
@@ -222,7 +222,7 @@ func sameSegments(t *testing.T, raw, decoded string) {
 	}
 }
 
-// sameTarget checks that net/url takes raw for a path and sends it as it is.
+// sameTarget checks that net/url parses raw as a path and writes it unchanged.
 func sameTarget(t *testing.T, raw string) {
 	t.Helper()
 	u, err := url.ParseRequestURI(raw)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// The reasons for which a request target is refused before its path is read.
-// Like those of [ParsePath] they are fit for the caller.
+// The reasons to refuse a request target before its path is parsed. Like those of [ParsePath], they
+// are public.
 var (
 	ErrForm     = errors.New("the request target is neither a path nor an http or https URL")
 	ErrFragment = errors.New("the request target has a fragment")
@@ -18,17 +18,15 @@ var (
 	ErrMethod   = errors.New("the method is malformed")
 )
 
-// FromRequest reads the target of r as it was received (RFC 9112 §3.2): a path
-// (origin-form) or an http or https URL (absolute-form), which routes like its
-// path; an URL without a path has the path "/" (RFC 9110 §4.2.3). The
-// asterisk-form and the authority-form are refused, and so is a request whose
-// Host is not one (see [Host]). It reads r.RequestURI and r.Host and never r.URL.
-// Its error is one of the reasons of this package, never text of the caller's.
+// FromRequest parses the target of r as received (RFC 9112 §3.2): a path (origin-form), or an http
+// or https URL (absolute-form), which is routed by its path. A URL without a path has the path "/"
+// (RFC 9110 §4.2.3). FromRequest refuses the asterisk-form, the authority-form, and an invalid Host
+// (see [Host]). It uses r.RequestURI and r.Host, and never r.URL. Its error is one of the reasons
+// of this package and quotes nothing of the request.
 //
-// Over HTTP/2 net/http lets through what its HTTP/1.1 server refuses: methods that
-// are no token, several Host fields, and one that differs from :authority, whose
-// name it takes. They are malformed (RFC 9113 §8.3.1), and so is a :path that is a
-// URL.
+// Over HTTP/2, net/http accepts requests that its HTTP/1.1 server refuses: methods that are not
+// tokens, several Host fields, and a Host field that differs from :authority, which net/http then
+// uses. FromRequest refuses them as malformed (RFC 9113 §8.3.1), and also a :path that is a URL.
 func FromRequest(r *http.Request) (Path, error) {
 	if r.Method != "" && !httpguts.ValidHeaderFieldName(r.Method) { // a token (RFC 9110 §5.6.2); empty means GET
 		return Path{}, ErrMethod
@@ -48,7 +46,7 @@ func FromRequest(r *http.Request) (Path, error) {
 	return ParsePath(path)
 }
 
-// checkPseudo looks at what :path and :authority of HTTP/2 have become.
+// checkPseudo checks the request that net/http made from :path and :authority of HTTP/2.
 func checkPseudo(r *http.Request) error {
 	if !strings.HasPrefix(r.RequestURI, "/") {
 		return ErrForm
@@ -59,8 +57,8 @@ func checkPseudo(r *http.Request) error {
 	return nil
 }
 
-// targetPath cuts the path out of a request target. A space in the query would end
-// the target for a service that reads the request line word by word.
+// targetPath returns the path of a request target. It refuses a space in the query, which would end
+// the target for a service that splits the request line at spaces.
 func targetPath(target string) (string, error) {
 	if strings.Contains(target, "#") {
 		return "", ErrFragment

@@ -113,7 +113,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestFromRequestOverHTTP2: what net/http refuses over HTTP/1.1 only.
+// TestFromRequestOverHTTP2: requests that net/http refuses only over HTTP/1.1.
 func TestFromRequestOverHTTP2(t *testing.T) {
 	tests := []struct {
 		method, target, host string

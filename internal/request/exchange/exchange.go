@@ -18,98 +18,90 @@ import (
 	"snowgate/tokens"
 )
 
-// Exchange is the state of one request. It belongs to the goroutine that serves
-// the request and must not be used after the handler has returned.
+// Exchange is the state of one request. It belongs to the goroutine that serves the request, and
+// must not be used after the handler has returned.
 type Exchange struct {
-	// RequestID is 32 lower-case hexadecimal digits, or the name that a trusted
-	// proxy gave the request, sent as X-Request-Id to the caller and to the
-	// upstream.
+	// RequestID is 32 lower-case hexadecimal digits, or the id that a trusted proxy gave the
+	// request. The caller and the upstream get it as X-Request-Id.
 	RequestID string
-	// Peer is the other end of the connection; nil: nobody has looked.
+	// Peer is the other end of the connection; nil: not looked up yet.
 	Peer *Peer
-	// PeerTrusted tells that Peer is a proxy whose forwarding headers are
-	// believed.
+	// PeerTrusted says that Peer is a proxy whose forwarding headers are trusted.
 	PeerTrusted bool
-	// Remote is the address of the caller: that of Peer, or, behind trusted proxies, the
-	// address that they say the request came from. It is the zero Addr where
-	// Peer has none.
+	// Remote is the address of the caller. Without trusted proxies it is the address of Peer;
+	// behind trusted proxies it is the address that they report. It is the zero Addr if Peer has no
+	// address.
 	Remote netip.Addr
-	// Path is the canonical request path; everything that decides or forwards
-	// uses it and nothing else.
+	// Path is the canonical request path. All routing, decisions and forwarding use it.
 	Path canonical.Path
-	// Route is the template by which metrics count the request: the pattern of
-	// an endpoint of the gateway, or the name of a route. It is never text
-	// that a caller chose.
+	// Route is the template by which metrics count the request: the pattern of an endpoint of the
+	// gateway, or the name of a route. It is never text from a caller.
 	Route string
-	// Matched is the route that the request was matched with. It belongs to
-	// package proxy, which alone reads it.
+	// Matched is the matched route. Only package proxy uses it.
 	Matched any
-	// Counter counts the request, if the route brings one; nil: it is counted by Route.
+	// Counter counts the request if it is set by the route; nil: Route names the counter.
 	Counter Counter
-	// Token is the verdict on the bearer token, zero if none was needed or
-	// accepted. The requirement of the route has been met when it is set.
+	// Token is the accepted bearer token. It is zero if no token was needed or none was accepted.
+	// If it is set, the token meets the requirement of the route.
 	Token tokens.Token
-	// Client is the client that authenticated at an OAuth endpoint or whose
-	// token was accepted.
+	// Client is the client that authenticated at an OAuth endpoint, or whose token was accepted.
 	Client string
-	// TokenID is the public id of the token that was issued, accepted,
-	// revoked, or refused although its tag is ours; empty if there is none.
+	// TokenID is the public id of the token that was issued, accepted or revoked, or that was
+	// refused although its tag is genuine; empty if there is none.
 	TokenID string
-	// Upstream is the base URL of the service that was asked.
+	// Upstream is the base URL of the service that got the request.
 	Upstream string
-	// Quiet tells that the request is of interest only when something is looked
-	// for: a probe, every few seconds.
+	// Quiet says that the request is a probe, which is logged at the debug level.
 	Quiet bool
-	// Upgraded tells that the connection was taken over by another protocol
-	// after 101 Switching Protocols.
+	// Upgraded says that another protocol took over the connection after 101 Switching Protocols.
 	Upgraded bool
-	// Cause is why the request was refused or failed, for the log only.
+	// Cause is the reason why the request was refused or failed. It is for the log only.
 	Cause error
-	// Unshared tells, when the handler has returned, that the request was answered and nobody
-	// has kept the exchange or the [http.ResponseWriter]: their memory may serve
-	// another request. Package proxy sets it; whoever is not sure leaves it alone.
+	// Unshared says, after the handler has returned, that the response is complete and nobody kept
+	// the exchange or the [http.ResponseWriter]. Their memory may then serve another request.
+	// Package proxy sets it only if it is certain.
 	Unshared bool
 }
 
-// Peer is the other end of a connection. It is made once for all requests that come on it.
+// Peer is the other end of a connection. All requests of a connection share one Peer.
 type Peer struct {
-	// Addr is its address, the zero Addr if it has none (a Unix socket).
+	// Addr is its address; the zero Addr if it has none (a Unix socket).
 	Addr netip.Addr
-	// Text is Addr as text, empty if it has none.
+	// Text is Addr as text; empty if there is none.
 	Text string
 }
 
-// Counter counts requests of one route when they have ended. It is safe for concurrent use.
+// Counter counts completed requests of one route. It is safe for concurrent use.
 type Counter interface {
 	// Count counts one request, as [middleware.Observation.Record] does.
 	Count(method string, status int, duration time.Duration)
 }
 
-// Connection is the context of a connection: what its requests have in common. It goes where
-// the ConnContext of an [http.Server] returns it, or below.
+// Connection is the context of a connection. It holds what all requests of the connection share.
+// The ConnContext of an [http.Server] returns it, or a context derived from it.
 type Connection struct {
 	//nolint:containedctx // it is a context
 	context.Context // the parent
 
 	Peer Peer
-	// Input is where its requests are read from; nil: nobody knows.
+	// Input is the input of the connection; nil: unknown.
 	Input Input
-	// Output is where its responses go; nil: nobody knows.
+	// Output is the output of the connection; nil: unknown.
 	Output Output
 
-	underWay *Exchange // over HTTP/1; nil: no request
+	underWay *Exchange // the current request over HTTP/1; nil: none
 }
 
-// Input is a connection that can be read without waiting for what has not come yet.
+// Input is a connection that can be read without waiting.
 type Input interface {
-	// WithoutWaiting calls read, or does nothing. A Read of the connection meanwhile returns 0 and nil instead of
-	// waiting, so that only what was read ahead can be read.
+	// WithoutWaiting calls read, or does nothing. During the call, a Read of the connection that
+	// would wait returns 0 and nil instead. So read gets only bytes that were read ahead.
 	WithoutWaiting(read func())
 }
 
-// Output is a connection that can be closed with care.
+// Output is a connection that can delay its close.
 type Output interface {
-	// Linger makes the connection, when it is closed, wait for the client to have its last response.
+	// Linger makes Close wait until the client has read its last response.
 	Linger()
 }
 
@@ -126,26 +118,26 @@ func (c *Connection) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// ConnectionOf returns the connection that ctx is of, nil if none is known.
+// ConnectionOf returns the connection of ctx, or nil if it is unknown.
 func ConnectionOf(ctx context.Context) *Connection {
 	c, _ := ctx.Value(connectionKey{}).(*Connection)
 	return c
 }
 
-// Linger makes the connection that ctx is of close with care, see [Output]. It does nothing where the
-// connection is not known, or cannot.
+// Linger calls [Output.Linger] on the connection of ctx. It does nothing if the connection is
+// unknown or does not support it.
 func Linger(ctx context.Context) {
 	if c := ConnectionOf(ctx); c != nil && c.Output != nil {
 		c.Output.Linger()
 	}
 }
 
-// carries reports whether c carries the exchange of r: over HTTP/1, where a connection has one
-// request at a time, and the next is read when the handler of the last has returned.
+// carries reports whether c carries the exchange of r. It does over HTTP/1, where a connection has
+// one request at a time, and the next one is read after the last handler has returned.
 func (c *Connection) carries(r *http.Request) bool { return c != nil && r.ProtoMajor == 1 }
 
-// Begin returns r with x in its context until [Connection.End]: r itself over HTTP/1, and else a
-// copy. c may be nil.
+// Begin returns r with x in its context until [Connection.End]. Over HTTP/1 it returns r itself,
+// and otherwise a copy. c may be nil.
 func (c *Connection) Begin(r *http.Request, x *Exchange) *http.Request {
 	if !c.carries(r) {
 		return r.WithContext(NewContext(r.Context(), x))
@@ -154,7 +146,7 @@ func (c *Connection) Begin(r *http.Request, x *Exchange) *http.Request {
 	return r
 }
 
-// End belongs to the end of a handler that called [Connection.Begin]. c may be nil.
+// End must be called at the end of each handler that called [Connection.Begin]. c may be nil.
 func (c *Connection) End(r *http.Request) {
 	if c.carries(r) {
 		c.underWay = nil
@@ -170,8 +162,8 @@ func NewContext(ctx context.Context, x *Exchange) context.Context {
 	return context.WithValue(ctx, contextKey{}, x)
 }
 
-// From returns the exchange that ctx carries. Without one it returns a fresh,
-// empty Exchange, so that a handler can be tested on its own.
+// From returns the exchange of ctx. If there is none, it returns a new Exchange, so that a test can
+// call a handler directly.
 func From(ctx context.Context) *Exchange {
 	if x, ok := ctx.Value(contextKey{}).(*Exchange); ok {
 		return x

@@ -12,14 +12,14 @@ import (
 
 type someKey struct{}
 
-// request returns one of a protocol on a connection whose context is c's.
+// request returns a request of a protocol on a connection with the context c.
 func request(c *exchange.Connection, major int) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.ProtoMajor = major
 	if c == nil {
 		return r
 	}
-	// The server makes a context of its own for each request.
+	// The server makes a new context for each request.
 	ctx, cancel := context.WithCancel(c)
 	defer cancel()
 	return r.WithContext(ctx)
@@ -52,7 +52,7 @@ func TestRequestsOfAConnection(t *testing.T) {
 			t.Errorf("%s: the parent's value is %v", name, got)
 		}
 
-		// Another one at the same time, where there can be.
+		// Another request at the same time, if the protocol allows it.
 		if test.major == 2 {
 			other := &exchange.Exchange{Client: "second"}
 			if got := exchange.From(c.Begin(r, other).Context()); got != other {

@@ -1,7 +1,6 @@
-// Package fields knows the header fields of HTTP by what the gateway makes of
-// them: which ones only it may say, which ones pass, and which ones an operator may
-// set or remove. Names are compared by what is left of them without case and
-// anything but letters and digits, as CGI-like services do.
+// Package fields classifies HTTP header fields: fields that only the gateway may set, fields that
+// pass, and fields that an operator may set or remove. It compares names without regard to case,
+// and by letters and digits only, as CGI-like services do.
 package fields
 
 import (
@@ -12,12 +11,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// maxFolded is the length to which names are folded. No name below is longer.
+// maxFolded is the maximum length of a folded name. No name below is longer.
 const maxFolded = 32
 
-// fold writes name in lower case and without anything but letters and digits
-// into buf. CGI-like services tell X_Snowgate_Client, X.Snowgate.Client and
-// X-Snowgate-Client as little apart as this does.
+// fold writes the letters and digits of name into buf, in lower case. Like a CGI-like service, it
+// does not distinguish X_Snowgate_Client, X.Snowgate.Client and X-Snowgate-Client.
 func fold(name string, buf *[maxFolded]byte) []byte {
 	folded := buf[:0]
 	for i := 0; i < len(name) && len(folded) < maxFolded; i++ {
@@ -31,19 +29,19 @@ func fold(name string, buf *[maxFolded]byte) []byte {
 	return folded
 }
 
-// Kind is what the gateway makes of a header field that somebody sends.
+// Kind says how the gateway treats a header field of a request.
 type Kind uint8
 
 // The kinds of fields.
 const (
 	Ordinary   Kind = iota // passes
-	Identity               // only the gateway says it
+	Identity               // only the gateway may set it
 	Forwarding             // passes from a trusted proxy, in its usual spelling
-	Spelling               // passes in its usual spelling only
+	Spelling               // passes only in its usual spelling
 	Forbidden              // never passes
 )
 
-// KindOf tells what the gateway makes of the field name. It does not allocate.
+// KindOf returns the kind of the field name. It does not allocate.
 func KindOf(name string) Kind {
 	var buf [maxFolded]byte
 	switch folded := fold(name, &buf); string(folded) {
@@ -77,7 +75,7 @@ func kindOfFamily(folded string) Kind {
 	}
 }
 
-// Same reports whether two names are the same to a CGI-like service.
+// Same reports whether a CGI-like service treats two names as the same.
 func Same(a, b string) bool {
 	for {
 		x, restA := letter(a)
@@ -89,8 +87,8 @@ func Same(a, b string) bool {
 	}
 }
 
-// letter returns the first letter or digit of name, in lower case, and what comes
-// after it; 0 if there is none.
+// letter returns the first letter or digit of name in lower case, and the rest of name; 0 if there
+// is none.
 func letter(name string) (byte, string) {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -103,19 +101,18 @@ func letter(name string) (byte, string) {
 	return 0, ""
 }
 
-// HopByHop are the fields that concern one connection (RFC 9110 §7.6.1).
+// HopByHop are the fields of a single connection (RFC 9110 §7.6.1).
 var HopByHop = [...]string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// framing are the fields that the gateway and net/http make of what they send.
+// framing are the fields that the gateway and net/http set themselves.
 var framing = [...]string{"host", "contentlength", "expect", "date"}
 
-// Editable reports whether a route may set or remove the field name: it is one
-// (RFC 9110 §5.1), only the gateway and those that it trusts speak of who asks, and
-// nobody else of the connection. Authorization is editable: a service may want
-// credentials of its own.
+// Editable reports whether a route may set or remove the field name. The name must be valid (RFC
+// 9110 §5.1). Identity and forbidden fields are not editable, nor are fields about the connection
+// or the framing. Authorization is editable, because a service may need other credentials.
 func Editable(name string) bool {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return false
@@ -134,8 +131,8 @@ func Editable(name string) bool {
 	})
 }
 
-// ValidValue reports whether value may be that of a field (RFC 9110 §5.5): no
-// control characters, no space around it.
+// ValidValue reports whether value is a valid field value (RFC 9110 §5.5): no control characters,
+// and no space around it.
 func ValidValue(value string) bool {
 	return httpguts.ValidHeaderFieldValue(value) && strings.TrimSpace(value) == value
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// foldSlowly is what fold means.
+// foldSlowly is a simple implementation of fold.
 func foldSlowly(name string) string {
 	folded := strings.Map(func(c rune) rune {
 		switch {
@@ -20,8 +20,8 @@ func foldSlowly(name string) string {
 	return folded[:min(len(folded), maxFolded)]
 }
 
-// FuzzFold checks that no spelling of an identity field is taken for another,
-// whatever is written between its letters.
+// FuzzFold checks that every spelling of an identity field counts as that field, whatever stands
+// between its letters.
 func FuzzFold(f *testing.F) {
 	for _, seed := range []string{"X-Snowgate-Client", "x_request.id", "X--Forwarded--For", "Traceparent", "Accept", "", "-_-"} {
 		f.Add(seed)

@@ -7,7 +7,7 @@ import (
 	"snowgate/internal/request/fields"
 )
 
-// TestLinear: the work of what reads names and values of fields grows as these do.
+// TestLinear: checking the names and values of fields takes time linear in their size.
 func TestLinear(t *testing.T) {
 	kind := func(text string) { lineartest.Keep(fields.KindOf(text) == fields.Ordinary) }
 	lineartest.Run(t, []lineartest.Case{
