@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// decisions are the series of how tokens are found good, and of what that rests
-// on.
+// decisions are the metrics about accepted tokens, and about the state behind those decisions.
 type decisions struct {
 	lookups       *prometheus.CounterVec
 	hits, misses  prometheus.Counter // of lookups
@@ -24,22 +23,22 @@ type decisions struct {
 func newDecisions() *decisions {
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "snowgate_token_cache_lookups_total",
-		Help: "Looks into the cache of validated tokens, by result: a hit spares Redis a question.",
+		Help: "Lookups in the cache of validated tokens, by result. A hit saves a Redis call.",
 	}, []string{"result"})
 	return &decisions{
 		lookups: lookups, hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "snowgate_token_age_seconds",
-			Help:    "Time since a token that was found good was minted, read from its id.",
+			Help:    "Age of accepted tokens, read from their ids.",
 			Buckets: []float64{1, 10, 60, 300, 900, 1800, 3600, 7200, 21600, 43200, 86400},
 		}),
 		failStatic: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "snowgate_fail_static_uses_total",
-			Help: "Tokens that were served from the cache although Redis could not be asked.",
+			Help: "Tokens that were served from the cache although Redis could not be reached.",
 		}),
 		failStaticOn: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "snowgate_fail_static_active",
-			Help: "1 while tokens are served although Redis cannot be asked.",
+			Help: "1 while tokens are served although Redis cannot be reached.",
 		}),
 		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_streams_cut_total",
@@ -52,15 +51,15 @@ func newDecisions() *decisions {
 		}, []string{"kind"}),
 		garbled: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "snowgate_push_garbled_total",
-			Help: "Messages on the push channel that were not understood and ignored.",
+			Help: "Messages on the push channel that were ignored because they could not be parsed.",
 		}),
 		subscriptions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "snowgate_push_gaps_total",
-			Help: "Subscriptions to the push channel, before each of which messages may have been missed.",
+			Help: "Subscriptions to the push channel. Messages may have been missed before each of them.",
 		}),
 		subscribed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "snowgate_push_subscribed",
-			Help: "1 while messages about revocations come in.",
+			Help: "1 while messages about revocations arrive.",
 		}),
 	}
 }
@@ -72,7 +71,7 @@ func (d *decisions) collectors() []prometheus.Collector {
 	}
 }
 
-// CacheLookup counts one look into the cache of validated tokens.
+// CacheLookup counts one lookup in the cache of validated tokens.
 func (m *Metrics) CacheLookup(hit bool) {
 	if hit {
 		m.decisions.hits.Inc()
@@ -81,34 +80,34 @@ func (m *Metrics) CacheLookup(hit bool) {
 	}
 }
 
-// TokenAge observes how old a token is that was found good.
+// TokenAge records the age of an accepted token.
 func (m *Metrics) TokenAge(age time.Duration) { m.decisions.age.Observe(age.Seconds()) }
 
-// FailStaticUse counts one token that was served although Redis could not be
-// asked.
+// FailStaticUse counts one token that was served from the cache although Redis could not be
+// reached.
 func (m *Metrics) FailStaticUse() { m.decisions.failStatic.Inc() }
 
-// FailStatic says whether tokens are served although Redis cannot be asked.
+// FailStatic records whether tokens are served although Redis cannot be reached.
 func (m *Metrics) FailStatic(active bool) { m.decisions.failStaticOn.Set(truth(active)) }
 
 // StreamCut counts one stream whose token ended, by the reason.
 func (m *Metrics) StreamCut(reason string) { m.decisions.cut.WithLabelValues(reason).Inc() }
 
-// Push observes one message about a change, and how old it was.
+// Push records one message about a change, and its age.
 func (m *Metrics) Push(kind string, lag time.Duration) {
 	m.decisions.pushes.WithLabelValues(kind).Observe(lag.Seconds())
 }
 
-// PushGarbled counts one message that was ignored.
+// PushGarbled counts one ignored message.
 func (m *Metrics) PushGarbled() { m.decisions.garbled.Inc() }
 
-// PushGap counts one subscription, before which messages may have been missed.
+// PushGap counts one subscription. Messages before it may have been missed.
 func (m *Metrics) PushGap() { m.decisions.subscriptions.Inc() }
 
-// Subscribed says whether messages come in.
+// Subscribed records whether messages arrive.
 func (m *Metrics) Subscribed(is bool) { m.decisions.subscribed.Set(truth(is)) }
 
-// Shared is the state of what all gateways share, at one moment.
+// Shared is the current state of the data that all gateways share.
 type Shared struct {
 	Rules        float64 // revocation rules held
 	CachedTokens float64 // validated tokens in memory
@@ -116,8 +115,8 @@ type Shared struct {
 	ConfirmedAge float64 // seconds since the rules were confirmed, +Inf before the first time
 }
 
-// CollectShared adds series that are read from state at each scrape. state must
-// be safe for concurrent use and must not block.
+// CollectShared adds metrics that read state at each scrape. state must be safe for concurrent use
+// and must not block.
 func (m *Metrics) CollectShared(state func() Shared) {
 	gauge := func(name, help string, value func(Shared) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(state()) })

@@ -12,8 +12,8 @@ import (
 
 const counted = "snowgate_http_requests_total"
 
-// TestCountersOfGoneRoutes: they stay for as long as a scrape may take, and a route that comes
-// back goes on or begins anew.
+// TestCountersOfGoneRoutes: the counters stay for as long as a scrape may take. A route that
+// returns continues with them or starts anew.
 func TestCountersOfGoneRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := telemetry.New("v", "c")
@@ -41,7 +41,7 @@ func TestCountersOfGoneRoutes(t *testing.T) {
 		m.RouteGone("a")
 		time.Sleep(5 * time.Minute)
 		shows("gone for long", none)
-		second.Count("GET", 200, 0) // of a request that was under way all the time
+		second.Count("GET", 200, 0) // a request that was under way all the time
 		shows("a late request", none+fmt.Sprintf(line, 1))
 		time.Sleep(5 * time.Minute)
 		shows("its count is forgotten, too", none)
@@ -53,7 +53,8 @@ func TestCountersOfGoneRoutes(t *testing.T) {
 	})
 }
 
-// TestManyRoutesComeAndGo: names that are used once take a bounded place, however fast they come.
+// TestManyRoutesComeAndGo: the memory for names that are used once is limited, however fast they
+// come.
 func TestManyRoutesComeAndGo(t *testing.T) {
 	m := telemetry.New("v", "c")
 	m.Route("stays").Count("GET", 200, 0)
@@ -68,7 +69,7 @@ func TestManyRoutesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestManyRoutesGoUncounted: what nobody asked leaves nothing.
+// TestManyRoutesGoUncounted: a route without requests leaves nothing behind.
 func TestManyRoutesGoUncounted(t *testing.T) {
 	m := telemetry.New("v", "c")
 	for i := range 10_000 {

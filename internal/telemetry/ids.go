@@ -4,46 +4,45 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// IDs is the state of the id generator at one moment, in the units of the
-// series that show it.
+// IDs is the state of the id generator at one moment, in the units of its metrics.
 type IDs struct {
 	Healthy            bool
 	Worker             float64 // the worker number; -1 while none is held
-	Generated          float64 // ids handed out since the start
-	Errors             float64 // calls that got no id
+	Generated          float64 // ids issued since the start
+	Errors             float64 // calls that failed
 	HeartbeatAge       float64 // seconds since the worker number was last confirmed
 	HeartbeatTimestamp float64 // Unix time of that confirmation
-	WaitSeconds        float64 // time that callers waited for an id, summed up
+	WaitSeconds        float64 // total time that callers waited for an id
 	CeilingDistance    float64 // seconds until the recorded ceiling is reached
 	ClockOffset        float64 // seconds by which the reference clock is ahead of ours
 	ExhaustionDays     float64 // days until the time field is full
 }
 
-// idSeries pairs a series with the field it shows.
+// idSeries is a metric with the field that it shows.
 type idSeries struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(IDs) float64
 }
 
-// idCollector reads the state once for each scrape.
+// idCollector reads the state once per scrape.
 type idCollector struct {
 	read   func() IDs
 	series []idSeries
 }
 
-// CollectIDs adds the idgen_ series, read from state at each scrape. state must
-// be safe for concurrent use and must not block.
+// CollectIDs adds the idgen_ metrics, which read state at each scrape. state must be safe for
+// concurrent use and must not block.
 func (m *Metrics) CollectIDs(state func() IDs) {
 	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
 	series := func(name, help string, kind prometheus.ValueType, value func(IDs) float64) idSeries {
 		return idSeries{prometheus.NewDesc(name, help, nil, nil), kind, value}
 	}
 	m.registry.MustRegister(&idCollector{state, []idSeries{
-		series("idgen_healthy", "1 while ids can be made, else 0.", gauge, func(s IDs) float64 { return truth(s.Healthy) }),
-		series("idgen_worker_id", "Worker number held, -1 while there is none.", gauge, func(s IDs) float64 { return s.Worker }),
-		series("idgen_total_generated", "Ids handed out.", counter, func(s IDs) float64 { return s.Generated }),
-		series("idgen_error_count", "Calls that got no id.", counter, func(s IDs) float64 { return s.Errors }),
+		series("idgen_healthy", "1 while ids can be issued, else 0.", gauge, func(s IDs) float64 { return truth(s.Healthy) }),
+		series("idgen_worker_id", "Worker number held; -1: none.", gauge, func(s IDs) float64 { return s.Worker }),
+		series("idgen_total_generated", "Ids issued.", counter, func(s IDs) float64 { return s.Generated }),
+		series("idgen_error_count", "Calls that failed to get an id.", counter, func(s IDs) float64 { return s.Errors }),
 		series("idgen_heartbeat_age", "Seconds since the worker number was last confirmed.", gauge, func(s IDs) float64 { return s.HeartbeatAge }),
 		series("idgen_heartbeat_timestamp", "Unix time at which the worker number was last confirmed.", gauge, func(s IDs) float64 { return s.HeartbeatTimestamp }),
 		series("idgen_wait_seconds_total", "Seconds that callers waited for an id.", counter, func(s IDs) float64 { return s.WaitSeconds }),
@@ -60,14 +59,14 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// Describe sends the descriptors of all series.
+// Describe implements [prometheus.Collector].
 func (c *idCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, s := range c.series {
 		out <- s.desc
 	}
 }
 
-// Collect reads the state and sends every series of it.
+// Collect implements [prometheus.Collector].
 func (c *idCollector) Collect(out chan<- prometheus.Metric) {
 	state := c.read()
 	for _, s := range c.series {

@@ -4,30 +4,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits counts what the limits let through and refuse. It is safe for
-// concurrent use.
+// Limits counts the decisions of limits. It is safe for concurrent use.
 type Limits struct {
 	decisions *prometheus.CounterVec
 	fallbacks *prometheus.CounterVec
 	decided   memo[decision, prometheus.Counter]
 }
 
-// decision is what an event is counted by.
+// decision is the pair of labels of a counted event.
 type decision struct {
 	kind    string
 	allowed bool
 }
 
-// NewLimits adds the snowgate_limit_ series. It may be called once.
+// NewLimits adds the snowgate_limit_ metrics. It may be called once.
 func (m *Metrics) NewLimits() *Limits {
 	l := &Limits{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_limit_decisions_total",
-			Help: "Events that a limit was asked about, by kind (client_rate, route_rate, failed_auth_client, failed_auth_address, unknown_token) and outcome (allowed, refused).",
+			Help: "Decisions of limits, by kind (client_rate, route_rate, failed_auth_client, failed_auth_address, unknown_token) and outcome (allowed, refused).",
 		}, []string{"kind", "outcome"}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_limit_fallbacks_total",
-			Help: "Times that this gateway was left to apply the rate of a client by itself because Redis did not answer, by reason (slow, error).",
+			Help: "Times that this gateway applied the rate of a client by itself because Redis did not respond, by reason (slow, error).",
 		}, []string{"reason"}),
 	}
 	l.decided.find = l.series
@@ -46,5 +45,5 @@ func (l *Limits) series(d decision) prometheus.Counter {
 	return l.decisions.WithLabelValues(d.kind, outcome)
 }
 
-// FellBack counts one time that the gateway went on by itself.
+// FellBack counts one decision that the gateway made without Redis.
 func (l *Limits) FellBack(reason string) { l.fallbacks.WithLabelValues(reason).Inc() }

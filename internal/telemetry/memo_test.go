@@ -7,7 +7,7 @@ import (
 	"snowgate/internal/telemetry"
 )
 
-// hotPath counts what every request, or every token, is counted by.
+// hotPath makes the counts of every request or every token.
 func hotPath(t testing.TB) []struct {
 	name  string
 	count func()

@@ -1,7 +1,6 @@
-// Package telemetry sets up the metrics that the admin listener shows to
-// Prometheus. It knows no other package of the gateway: they report to it
-// through small functions, so that nothing that decides depends on how it is
-// counted.
+// Package telemetry provides the metrics that the admin listener serves to Prometheus. It imports
+// no other package of the gateway: the others report to it through small functions, so no decision
+// depends on how it is counted.
 package telemetry
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics holds every series of one gateway in a registry of its own. It is
-// safe for concurrent use. No label ever takes a value that a caller chose.
+// Metrics holds all metrics of one gateway in its own registry. It is safe for concurrent use. No
+// label takes a value that a caller chose.
 type Metrics struct {
 	registry        *prometheus.Registry
 	traffic         *traffic
@@ -27,7 +26,7 @@ type Metrics struct {
 	reloads         *prometheus.CounterVec
 	configTimestamp prometheus.Gauge
 
-	// Series that are counted in all the time.
+	// Metrics that every request uses.
 	issues    memo[string, prometheus.Counter]
 	verdicts  memo[string, prometheus.Counter]
 	redisCall memo[string, prometheus.Observer]
@@ -37,23 +36,22 @@ type Metrics struct {
 	certificate     prometheus.Gauge // nil without TLS
 }
 
-// New registers the series. version and commit become labels of
-// snowgate_build_info.
+// New registers the metrics. version and commit become labels of snowgate_build_info.
 func New(version, commit string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		traffic:  newTraffic(),
 		issued: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_tokens_issued_total",
-			Help: "Tokens asked for and granted, by result.",
+			Help: "Token requests, by result.",
 		}, []string{"result"}),
 		validated: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_tokens_validated_total",
-			Help: "Tokens judged, by result.",
+			Help: "Token validations, by result.",
 		}, []string{"result"}),
 		revoked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "snowgate_tokens_revoked_total",
-			Help: "Tokens asked to be revoked, by result.",
+			Help: "Token revocations, by result.",
 		}, []string{"result"}),
 		redisDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "snowgate_redis_call_duration_seconds",
@@ -85,7 +83,7 @@ func New(version, commit string) *Metrics {
 func (m *Metrics) registerAll(version, commit string) {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "snowgate_build_info",
-		Help:        "Always 1; the labels tell what runs.",
+		Help:        "Always 1; the labels are version and commit.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	})
 	build.Set(1)
@@ -97,8 +95,8 @@ func (m *Metrics) registerAll(version, commit string) {
 	)
 }
 
-// CollectLostLines adds the number of log lines that were lost, read at each
-// scrape. lost must be safe for concurrent use and must not block.
+// CollectLostLines adds the number of lost log lines, which lost returns at each scrape. lost must
+// be safe for concurrent use and must not block.
 func (m *Metrics) CollectLostLines(lost func() uint64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "snowgate_log_lines_lost_total",
@@ -106,43 +104,43 @@ func (m *Metrics) CollectLostLines(lost func() uint64) {
 	}, func() float64 { return float64(lost()) }))
 }
 
-// CollectPanics adds the number of panics that were caught in each part of the gateway, read
-// from count at each scrape.
+// CollectPanics adds the number of panics caught in one part of the gateway, which count returns at
+// each scrape.
 func (m *Metrics) CollectPanics(part string, count func() uint64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name:        "snowgate_panics_total",
-		Help:        "Panics that were caught, by the part of the gateway. Each has ended one exchange, or made a loop begin again.",
+		Help:        "Panics that were caught, by the part of the gateway. Each has ended one exchange or restarted a loop.",
 		ConstLabels: prometheus.Labels{"part": part},
 	}, func() float64 { return float64(count()) }))
 }
 
-// Handler serves the series in the formats that Prometheus asks for.
+// Handler serves the metrics in the formats of Prometheus.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// Request counts one answered request. route must be a template, never a path
-// that a caller chose; a method that HTTP does not define counts as "other".
+// Request counts one request that has ended. route must be a template, never a path that a caller
+// chose. A method that HTTP does not define counts as "other".
 func (m *Metrics) Request(route, method string, status int, d time.Duration) {
 	m.traffic.of(route).count(method, status, d)
 }
 
-// Route returns what counts the requests of a route that is in force, as Request does. There may
-// be several for a route; they count together.
+// Route returns a counter for the requests of a route in force; it counts like Request. A route may
+// have several counters, which count together.
 func (m *Metrics) Route(name string) *RouteTraffic {
 	m.traffic.enter(name)
 	return &RouteTraffic{all: m.traffic, name: name}
 }
 
-// RouteGone notes that no route of that name is in force any more. Its counters are forgotten five
-// minutes later, or earlier if more than 256 routes have gone meanwhile. A route of the same name
-// that comes back before goes on with them, and begins at zero otherwise.
+// RouteGone records that no route of that name is in force any more. Its counters are dropped after
+// five minutes, or earlier if more than 256 other routes have gone since. If a route of the same
+// name returns before that, it continues with the counters. Otherwise it starts at zero.
 func (m *Metrics) RouteGone(name string) { m.traffic.quit(name) }
 
 // Issued counts one request for a token by its result.
 func (m *Metrics) Issued(result string) { m.issues.get(result).Inc() }
 
-// Validated counts one verdict on a token by its result.
+// Validated counts one validation of a token by its result.
 func (m *Metrics) Validated(result string) { m.verdicts.get(result).Inc() }
 
 // Revoked counts one attempt to revoke a token by its result.

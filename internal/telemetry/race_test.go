@@ -2,5 +2,5 @@
 
 package telemetry_test
 
-// raceEnabled tells that the race detector is built in.
+// raceEnabled says that the race detector is built in.
 const raceEnabled = true

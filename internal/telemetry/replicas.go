@@ -6,24 +6,24 @@ import (
 
 // Replica is the state of one address of an upstream at one moment.
 type Replica struct {
-	// Upstream is the URL that routes name, Address what its name stands for.
+	// Upstream is the URL in the routes. Address is one address of its name.
 	Upstream, Address string
 	Healthy           bool
-	InFlight          float64 // requests not answered to the end
-	Failures          float64 // since it became known
-	// Ejections is how often it was taken out, by the reason.
+	InFlight          float64 // requests without a complete response
+	Failures          float64 // since the address became known
+	// Ejections is how often the replica was ejected, by reason.
 	Ejections map[string]float64
 }
 
-// replicaCollector reads the state of all replicas once for each scrape, so that
-// those that are gone leave no series behind.
+// replicaCollector reads the state of all replicas once per scrape. So a replica that has gone
+// leaves no metrics behind.
 type replicaCollector struct {
 	read                                   func() []Replica
 	healthy, inFlight, failures, ejections *prometheus.Desc
 }
 
-// CollectReplicas adds the snowgate_replica_ series, read from state at each
-// scrape. state must be safe for concurrent use and must not block.
+// CollectReplicas adds the snowgate_replica_ metrics, which read state at each scrape. state must
+// be safe for concurrent use and must not block.
 func (m *Metrics) CollectReplicas(state func() []Replica) {
 	labels := []string{"upstream", "address"}
 	m.registry.MustRegister(&replicaCollector{
@@ -31,16 +31,16 @@ func (m *Metrics) CollectReplicas(state func() []Replica) {
 		healthy: prometheus.NewDesc("snowgate_replica_healthy",
 			"1 while requests are sent to the replica, else 0.", labels, nil),
 		inFlight: prometheus.NewDesc("snowgate_replica_requests_in_flight",
-			"Requests that the replica has not answered to the end.", labels, nil),
+			"Requests for which the replica has not sent the whole response.", labels, nil),
 		failures: prometheus.NewDesc("snowgate_replica_failures_total",
 			"Times that the replica could not be reached, gave no valid response in time, or answered 502, 503 or 504.", labels, nil),
 		ejections: prometheus.NewDesc("snowgate_replica_ejections_total",
-			"Times that the replica was taken out, by the reason: connect, reset, protocol, status, timeout or check.",
+			"Times that the replica was ejected, by reason: connect, reset, protocol, status, timeout or check.",
 			append(labels, "reason"), nil),
 	})
 }
 
-// Describe sends the descriptors of all series.
+// Describe implements [prometheus.Collector].
 func (c *replicaCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.healthy
 	out <- c.inFlight
@@ -48,7 +48,7 @@ func (c *replicaCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.ejections
 }
 
-// Collect reads the state and sends every series of it.
+// Collect implements [prometheus.Collector].
 func (c *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	for _, r := range c.read() {
 		out <- prometheus.MustNewConstMetric(c.healthy, prometheus.GaugeValue, truth(r.Healthy), r.Upstream, r.Address)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// CertificateExpires says when the TLS certificate in force ends.
+// CertificateExpires records when the TLS certificate in force ends.
 func (m *Metrics) CertificateExpires(at time.Time) {
 	m.certificateOnce.Do(func() {
 		m.certificate = prometheus.NewGauge(prometheus.GaugeOpts{

@@ -11,18 +11,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// traffic counts the requests of all routes. It is a [prometheus.Collector] of its own because
-// there may be ten thousand routes: as members of vectors, the series of one of them are dozens of
-// objects with pointers among them, which the garbage collector follows again and again, and
-// which a request finds in no cache of the processor. Here they are one object without pointers,
-// from which series are made when somebody asks for them. It is safe for concurrent use.
+// traffic counts the requests of all routes. There may be ten thousand routes. In metric vectors,
+// each route would need dozens of objects with pointers, which the garbage collector follows again
+// and again, and which are in no processor cache when a request comes. Here each route has one
+// object without pointers, from which a scrape makes the metrics. So traffic is its own
+// [prometheus.Collector]. It is safe for concurrent use.
 type traffic struct {
 	requests, duration *prometheus.Desc
 	routes             sync.Map // of *routeTraffic by name
 
 	mu      sync.Mutex
 	inForce map[string]bool
-	gone    []goneRoute // the one that is gone for longest first
+	gone    []goneRoute // the route that went first comes first
 }
 
 // goneRoute is a route that is not in force any more, but still has counters.
@@ -31,63 +31,63 @@ type goneRoute struct {
 	since time.Time
 }
 
-// Bounds of the counters of routes that are gone: labels of containers may make ever new names.
+// Limits on the counters of routes that have gone: container labels may make ever new names.
 const (
-	// goneFor is how long the counters stay, so that the last requests are scraped.
+	// goneFor is how long the counters stay, so that a scrape gets the last requests.
 	goneFor = 5 * time.Minute
-	// maxGone is the most routes that keep their counters for so long.
+	// maxGone is the maximum number of gone routes with counters.
 	maxGone = 256
 )
 
-// routeTraffic is what was counted of one route.
+// routeTraffic holds the counters of one route.
 type routeTraffic struct {
 	since        int64         // Unix time in nanoseconds
 	forgotten    atomic.Bool   // no scrape shows these counters any more
-	microseconds atomic.Uint64 // the sum of all durations: fifty years of ten thousand streams
+	microseconds atomic.Uint64 // sum of all durations; enough for fifty years of ten thousand streams
 	durations    [len(durationBounds) + 1]atomic.Uint64
-	answers      [len(methods) + 1][classes]atomic.Uint64
+	responses    [len(methods) + 1][classes]atomic.Uint64
 }
 
-// durationBounds are the upper bounds of the buckets for durations. The last one is not bounded.
+// durationBounds are the upper bounds of the duration buckets. One more bucket has no bound.
 var durationBounds = [...]time.Duration{
 	500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
 	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 }
 
-// methods are those that are told apart, the most frequent first.
+// methods are the methods with their own label, the most frequent first.
 var methods = [...]string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	http.MethodHead, http.MethodOptions, http.MethodConnect, http.MethodTrace,
 }
 
-// classes is how many classes of status there are: 1xx to 5xx, and the first for all others.
+// classes is the number of status classes: 1xx to 5xx, and class 0 for all others.
 const classes = 6
 
-// other is the label of methods and statuses that are not told apart.
+// other is the label of all other methods and statuses.
 const other = "other"
 
 func newTraffic() *traffic {
 	return &traffic{
 		inForce: make(map[string]bool),
 		requests: prometheus.NewDesc("snowgate_http_requests_total",
-			"Requests answered, by route template, method and status class.",
+			"Requests that have ended, by route template, method and status class.",
 			[]string{"route", "method", "status"}, nil),
 		duration: prometheus.NewDesc("snowgate_http_request_duration_seconds",
-			"Time from the request's head to the end of its answer, by route template. Streams count with their whole life.",
+			"Time from the request's head to the end of its response, by route template. Streams count with their whole duration.",
 			[]string{"route"}, nil),
 	}
 }
 
-// RouteTraffic counts the requests of one route. It spares a request the look-up of what was
-// counted before, and what nobody asks takes no memory for counters. It is safe for concurrent use.
+// RouteTraffic counts the requests of one route. It saves a request the lookup of the counters. A
+// route without requests takes no memory for counters. RouteTraffic is safe for concurrent use.
 type RouteTraffic struct {
 	all     *traffic
 	name    string
-	counted atomic.Pointer[routeTraffic] // nil: nothing was, here
+	counted atomic.Pointer[routeTraffic] // nil: it has counted nothing yet
 }
 
-// Count counts one answered request.
+// Count counts one request that has ended.
 func (t *RouteTraffic) Count(method string, status int, d time.Duration) {
 	counted := t.counted.Load()
 	if counted == nil || counted.forgotten.Load() {
@@ -97,14 +97,14 @@ func (t *RouteTraffic) Count(method string, status int, d time.Duration) {
 	counted.count(method, status, d)
 }
 
-// count counts one answered request.
+// count counts one request that has ended.
 func (r *routeTraffic) count(method string, status int, d time.Duration) {
-	r.answers[methodIndex(method)][classOf(status)].Add(1)
+	r.responses[methodIndex(method)][classOf(status)].Add(1)
 	r.durations[bucketOf(d)].Add(1)
 	r.microseconds.Add(uint64(max(d, 0) / time.Microsecond))
 }
 
-// of returns what is counted of a route. It allocates only the first time.
+// of returns the counters of a route. It allocates only the first time.
 func (t *traffic) of(route string) *routeTraffic {
 	found, ok := t.routes.Load(route)
 	if !ok {
@@ -113,7 +113,7 @@ func (t *traffic) of(route string) *routeTraffic {
 	return found.(*routeTraffic) //nolint:forcetypeassert // nothing else is stored
 }
 
-// ofRoute is of for a route that may be gone, as when its last requests end.
+// ofRoute is of for a route that may have gone. Its last requests may end later.
 func (t *traffic) ofRoute(name string) *routeTraffic {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *traffic) ofRoute(name string) *routeTraffic {
 	return counted
 }
 
-// enter notes that a route is in force.
+// enter records that a route is in force.
 func (t *traffic) enter(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,7 +133,7 @@ func (t *traffic) enter(name string) {
 	t.gone = slices.DeleteFunc(t.gone, func(r goneRoute) bool { return r.name == name })
 }
 
-// quit notes that a route is not in force any more.
+// quit records that a route is not in force any more.
 func (t *traffic) quit(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,14 +146,14 @@ func (t *traffic) quit(name string) {
 	}
 }
 
-// leave adds a route that has counters to those that are gone. t.mu is held.
+// leave adds a route with counters to the gone routes. t.mu is held.
 func (t *traffic) leave(name string) {
 	t.gone = append(t.gone, goneRoute{name, time.Now()})
 	t.forget()
 }
 
-// forget drops the counters of routes that are gone for long, and of the first ones if there are
-// too many. t.mu is held.
+// forget drops the counters of routes that have been gone for goneFor, and of the first ones if
+// there are too many. t.mu is held.
 func (t *traffic) forget() {
 	n := 0
 	for n < len(t.gone) && (len(t.gone)-n > maxGone || time.Since(t.gone[n].since) >= goneFor) {
@@ -174,7 +174,7 @@ func methodIndex(method string) int {
 	return len(methods)
 }
 
-// classOf folds a status into 1 … 5, and all others into 0.
+// classOf returns the class 1 to 5 of a status, or 0 for all other statuses.
 func classOf(status int) int {
 	if status < 100 || status > 599 {
 		return 0
@@ -197,8 +197,8 @@ func (t *traffic) Describe(descs chan<- *prometheus.Desc) {
 	descs <- t.duration
 }
 
-// Collect implements [prometheus.Collector]. A request that ends meanwhile may be in one series of
-// its route and not yet in another.
+// Collect implements [prometheus.Collector]. A request that ends during a scrape may be in one
+// metric of its route and not yet in another.
 func (t *traffic) Collect(metrics chan<- prometheus.Metric) {
 	t.mu.Lock()
 	t.forget()
@@ -207,13 +207,13 @@ func (t *traffic) Collect(metrics chan<- prometheus.Metric) {
 		route, _ := name.(string)
 		r, _ := value.(*routeTraffic)
 		since := time.Unix(0, r.since)
-		for i := range r.answers {
+		for i := range r.responses {
 			method := other
 			if i < len(methods) {
 				method = methods[i]
 			}
-			for class := range r.answers[i] {
-				if n := r.answers[i][class].Load(); n > 0 {
+			for class := range r.responses[i] {
+				if n := r.responses[i][class].Load(); n > 0 {
 					metrics <- prometheus.MustNewConstMetricWithCreatedTimestamp(t.requests, prometheus.CounterValue, float64(n), since,
 						route, method, className(class))
 				}
@@ -233,7 +233,7 @@ func className(class int) string {
 	return strconv.Itoa(class) + "xx"
 }
 
-// histogram returns how many durations there were, and how many up to each bound, in seconds.
+// histogram returns the number of durations, and the number up to each bound in seconds.
 func (r *routeTraffic) histogram() (count uint64, buckets map[float64]uint64) {
 	buckets = make(map[float64]uint64, len(durationBounds))
 	for i, bound := range durationBounds {

@@ -107,8 +107,8 @@ func TestRequestsAreCountedByManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestRouteIsCountedInOnePlace: what a table was given, what the one before it was given, and who
-// knows only the name count together.
+// TestRouteIsCountedInOnePlace: all counters of a route count together, those of the current table,
+// of an earlier one, and those looked up by name.
 func TestRouteIsCountedInOnePlace(t *testing.T) {
 	m := telemetry.New("v", "c")
 	before, after := m.Route("orders"), m.Route("orders")
@@ -133,7 +133,8 @@ func TestRouteIsCountedInOnePlace(t *testing.T) {
 	}
 }
 
-// TestRoutesAreNotCountedBeforeTheyAreAsked, as in a vector.
+// TestRoutesAreNotCountedBeforeTheyAreAsked: a route without requests has no metrics, as in a
+// vector.
 func TestRoutesAreNotCountedBeforeTheyAreAsked(t *testing.T) {
 	if got := scrape(t, telemetry.New("v", "c"), "snowgate_http"); got != "" {
 		t.Errorf("a new gateway shows\n%s", got)
