@@ -13,7 +13,7 @@ import (
 	"snowgate/internal/clientconn"
 )
 
-// noted is a connection that notes the order of calls.
+// noted is a connection that records the order of calls.
 type noted struct {
 	net.Conn // nil
 	note     func(step string)
@@ -57,8 +57,8 @@ func TestResponsesBeforeTheNextRequests(t *testing.T) {
 				for range conns {
 					c := clientconn.Wrap(noted{note: note}, &waiters)
 					serving.Go(func() {
-						_, _ = c.Write([]byte("answer"))
-						if idle { // as net/http says it
+						_, _ = c.Write([]byte("response"))
+						if idle { // as net/http announces it
 							clientconn.ConnState(c, http.StateIdle)
 							_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 						}
@@ -69,7 +69,7 @@ func TestResponsesBeforeTheNextRequests(t *testing.T) {
 				together = together || !slices.Contains(steps[:conns], "read")
 			}
 			if together != idle {
-				t.Errorf("all answers come first: %t, want %t; the last of %d attempts: %v", together, idle, attempts, steps)
+				t.Errorf("all responses come first: %t, want %t; the last of %d attempts: %v", together, idle, attempts, steps)
 			}
 		})
 	}

@@ -1,24 +1,25 @@
 // Package clientconn makes the connections of clients cheap for [net/http.Server].
 //
-// The server sets the deadlines of a connection about eight times per request. On a socket each of these
-// calls changes a timer, and nearly none of the timers fires. A [Conn] records the new deadline and leaves
-// the socket's own as long as that is not later. When the socket's deadline fires too early, the Conn
-// repeats the read or write with the recorded one.
+// The server sets the deadlines of a connection about eight times per request. On a socket, each of
+// these calls changes a timer, and nearly none of the timers fires. A [Conn] records a new deadline
+// and changes the socket's own deadline only if that would be too late. If the socket's deadline
+// fires too early, the Conn repeats the read or write with the recorded one.
 //
-// While a handler runs, the server reads one byte in another goroutine, to notice that the client has
-// gone, and interrupts this read when the handler returns. A Conn whose server has [ConnContext] returns
-// from this background read at once, with no bytes. It reads by itself after the handler has run for a
-// while, see [Glance], and cancels the connection's context if the client has gone.
+// While a handler runs, the server reads one byte in another goroutine, to notice when the client
+// goes away. It interrupts this background read when the handler returns. A Conn whose server has
+// [ConnContext] returns from the background read at once, without bytes. If the handler runs for a
+// while, see [Glance], the Conn itself reads one byte, and cancels the connection's context if the
+// client has gone.
 //
-// This relies on habits of net/http that no document promises. For each of them a test with Habit in its
-// name fails on a Go release that changes it. A build with the tag snowgate_plainconn relies on none of
-// them: a Conn then passes every deadline on, leaves the background read to the server, and is never
-// taken away from it. It is slower and gives the same responses.
+// This relies on habits of net/http that are not documented. For each habit, a test with Habit in
+// its name fails on a Go release that changes the habit. A build with the tag snowgate_plainconn
+// relies on none of them: a Conn then sets every deadline, leaves the background read to the
+// server, and is never parked. Such a build is slower and gives the same responses.
 //
-// An idle connection costs the server about 20 KiB: two buffers and the stack of a goroutine. [Rest] parks
-// idle connections outside the server and returns them with the next request.
+// An idle connection costs the server about 20 KiB: two buffers and the stack of a goroutine.
+// [Rest] parks idle connections outside the server, and returns them when the next request arrives.
 //
-// A head of more than 500 lines reaches the server as one that is too large, see [ConnState].
+// A head of more than 500 lines reaches the server as a head that is too large, see [ConnState].
 package clientconn
 
 import (
@@ -34,40 +35,40 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Conn is a connection with the same behaviour as the one it wraps, except that there
-// is no ReadFrom, nor any other method that is not listed here.
+// Conn is a connection that behaves like the one it wraps, but has no ReadFrom, and no other method
+// that is not listed here.
 //
-// It is safe for concurrent use as any [net.Conn] is.
+// It is safe for concurrent use like any [net.Conn].
 type Conn struct {
-	net.Conn // the connection itself
+	net.Conn // the wrapped connection
 
 	read, write deadline
 
 	waiters *Waiters
-	leave   context.CancelFunc // ends the context of the connection; nil: it has none
+	leave   context.CancelFunc // ends the context of the connection; nil: there is none
 	lingers atomic.Bool        // see Linger
 
 	// Guarded by read.mu.
 	closed    bool
-	unlimited bool      // the deadline was taken away, and nothing was read since
-	glance    glance    // whether the client is looked for
-	since     uint64    // tick of waiters at which that was wished for
-	waits     bool      // it is among the waiters
-	recalled  bool      // the look is to end
-	over      sync.Cond // the look has ended
-	ahead     [1]byte   // what it found
-	found     bool      // it has found something that was not read yet
+	unlimited bool      // the deadline was removed, and nothing was read since
+	glance    glance    // the state of the disconnect check
+	since     uint64    // tick of waiters at which the check was requested
+	waits     bool      // the connection is in waiters
+	recalled  bool      // the check must end
+	over      sync.Cond // the check has ended
+	ahead     [1]byte   // the byte that the check read
+	found     bool      // ahead has a byte that was not returned yet
 	rester    rester
 	head      headLines
 	waitless  bool // see WithoutWaiting
 }
 
-// glance is how far the look for the client has come.
+// glance is the state of the disconnect check.
 type glance uint8
 
 const (
 	unwanted glance = iota
-	wished          // it begins after a while
+	wished          // requested, begins after a while
 	looking         // a goroutine reads
 )
 
@@ -80,9 +81,9 @@ func Wrap(inner net.Conn, w *Waiters) *Conn {
 	return c
 }
 
-// ConnContext is for the field of [net/http.Server] with that name. The context it returns
-// ends when the client of c has gone, or c is closed. If c is no [Conn], but TLS above one,
-// it returns ctx: the server reads in the background then.
+// ConnContext is the ConnContext of an [net/http.Server]. The context that it returns ends when the
+// client of c has gone, or c is closed. If c is not a [Conn], for example TLS above one,
+// ConnContext returns ctx, and the server reads in the background.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	conn, ok := c.(*Conn)
 	if !ok || !knowsServer {
@@ -92,10 +93,10 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Read implements [net.Conn]. The first Read of a single byte after the deadline was taken
-// away returns 0 and nil, if [ConnContext] has seen the connection: that is the server's
-// background read, and whoever else does so reads again. Before a Read that waits for a next
-// request, others that are about to answer do so, see [cohort].
+// Read implements [net.Conn]. If the connection has [ConnContext], the first Read of a single byte
+// after the deadline was removed returns 0 and nil. This is the server's background read; all other
+// callers just read again. Before a Read that waits for the next request, the goroutine yields to
+// others that are about to respond, see [cohort].
 func (c *Conn) Read(p []byte) (int, error) {
 	c.read.mu.Lock()
 	if c.rester.gone {
@@ -111,7 +112,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, nil
 		case c.read.wanted == past && !c.closed:
 			c.read.mu.Unlock()
-			return 0, os.ErrDeadlineExceeded // it was given up before it began
+			return 0, os.ErrDeadlineExceeded // it was interrupted before it began
 		}
 	}
 	if c.waitless && len(p) > 1 { // not the server's background read
@@ -137,7 +138,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	idle := c.rester.idle
 	c.read.mu.Unlock()
 	if idle {
-		c.waiters.answered.Gather()
+		c.waiters.responded.Gather()
 	}
 	for {
 		n, err := c.Conn.Read(p)
@@ -151,16 +152,16 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// outcome is what follows an attempt to read.
+// outcome says how to continue after an attempt to read.
 type outcome uint8
 
 const (
-	goBack   outcome = iota // to the caller, with what came
-	goOn                    // with another attempt
-	goToRest                // and tell the caller that the connection has ended
+	goBack   outcome = iota // return to the caller
+	goOn                    // try again
+	goToRest                // park, and report the end of the connection to the caller
 )
 
-// afterRead judges an attempt to read that ended with got and err.
+// afterRead handles the result of an attempt to read.
 func (c *Conn) afterRead(got []byte, err error) outcome {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
@@ -177,11 +178,11 @@ func (c *Conn) afterRead(got []byte, err error) outcome {
 	return goBack
 }
 
-// WithoutWaiting calls read. Until read returns, a Read of more than one byte returns 0 and nil, which
-// [io.Reader] allows, and leaves the socket alone. So a handler that reads the body of its request in
-// read gets what the server's buffer holds: all of a small body that came together with its head.
-// TestHabitEmptyRead fails if [net/http] does not pass on a Read of 0 bytes. In a build with the tag
-// snowgate_plainconn, WithoutWaiting does nothing.
+// WithoutWaiting calls read. Until read returns, a Read of more than one byte returns 0 and nil,
+// which [io.Reader] allows, and does not touch the socket. So a handler that reads the request body
+// in read gets the contents of the server's buffer: the whole of a small body that arrived together
+// with its head. TestHabitEmptyRead fails if [net/http] does not pass on a Read of 0 bytes. In a
+// build with the tag snowgate_plainconn, WithoutWaiting does nothing.
 func (c *Conn) WithoutWaiting(read func()) {
 	if !knowsServer {
 		return
@@ -197,9 +198,9 @@ func (c *Conn) setWaitless(on bool) {
 	c.waitless = on
 }
 
-// wish has the client looked for after a while, unless it is already. It needs read.mu.
+// wish requests a disconnect check after a while, unless one is running. The caller holds read.mu.
 func (c *Conn) wish() {
-	if c.glance == looking { // requests that came together: nothing was read between them
+	if c.glance == looking { // pipelined requests: nothing was read between them
 		return
 	}
 	c.glance, c.since = wished, c.waiters.tick.Load()
@@ -209,10 +210,10 @@ func (c *Conn) wish() {
 	}
 }
 
-// visit begins the look if it was wished for long enough ago, at the tick now. It
-// reports whether it is to be called again at the next one.
+// visit starts the disconnect check if it was requested long enough before the tick now. It reports
+// whether it wants to be called again at the next tick.
 func (c *Conn) visit(now uint64) bool {
-	defer panics.Catch(panics.Client, nil) // the others are visited as well
+	defer panics.Catch(panics.Client, nil) // continue with the other connections
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
 	switch {
@@ -228,19 +229,20 @@ func (c *Conn) visit(now uint64) bool {
 	return false
 }
 
-// look reads one byte, for which somebody waits or nobody.
+// look reads one byte: the next byte of input, or the end of the connection.
 func (c *Conn) look() {
 	var p [1]byte
 	for {
 		n, err := c.Conn.Read(p[:])
 		c.read.mu.Lock()
 		if c.recalled {
-			c.read.calls-- // it was interrupted, or has ended by itself
+			c.read.calls-- // interrupted, or ended by itself
 		} else if c.read.repeats(err) {
 			c.read.mu.Unlock()
 			continue
 		}
-		// A deadline of long ago is no news of the client: the server interrupts its own read.
+		// The server interrupts its own read with a deadline in the past. Such a deadline says
+		// nothing about the client.
 		interrupted := c.read.wanted == past && errors.Is(err, os.ErrDeadlineExceeded)
 		gone := err != nil && !c.recalled && !interrupted
 		c.ahead, c.found = p, n == 1
@@ -254,7 +256,7 @@ func (c *Conn) look() {
 	}
 }
 
-// lookBroke ends the connection, and whatever waits for the look.
+// lookBroke closes the connection, and wakes everything that waits for the check.
 func (c *Conn) lookBroke(error) {
 	_ = c.Conn.Close()
 	c.read.mu.Lock()
@@ -264,7 +266,7 @@ func (c *Conn) lookBroke(error) {
 	c.leave()
 }
 
-// recall ends the look. It needs read.mu, and gives it away for as long as it waits.
+// recall ends the check. The caller holds read.mu, which recall releases while it waits.
 func (c *Conn) recall() {
 	for c.glance == looking {
 		c.recalled = true
@@ -312,8 +314,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// CloseWrite ends what is sent, if the connection can do that. The server does so before
-// it closes a connection from which it has not read everything.
+// CloseWrite closes the sending side, if the connection supports that. The server does so before it
+// closes a connection from which it has not read everything.
 func (c *Conn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -322,21 +324,21 @@ func (c *Conn) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// lingerTime is how long a connection that was told to [Conn.Linger] is read after Close.
+// lingerTime is how long a connection after [Conn.Linger] is read after Close.
 const lingerTime = time.Second
 
-// Linger makes Close end what is sent, and read and drop what the client still sends, until that
-// ends too or [lingerTime] has passed. A socket that is closed with bytes left to be read, or that
-// gets some afterwards, resets the connection, which destroys the part of the last response that
-// the client has not read yet (RFC 9112 section 9.6).
+// Linger makes Close first close only the sending side. The connection then reads and drops what
+// the client still sends, until the client closes its side or [lingerTime] has passed. Otherwise
+// unread bytes would make the socket reset the connection, and destroy the part of the last
+// response that the client has not read yet (RFC 9112 section 9.6).
 func (c *Conn) Linger() { c.lingers.Store(true) }
 
-// closeInner closes the connection itself, at once or after a while.
+// closeInner closes the wrapped connection, at once or after lingering.
 func (c *Conn) closeInner() error {
 	if !c.lingers.Load() || c.CloseWrite() != nil {
 		return c.Conn.Close()
 	}
-	// No deadline: a look for the client may still be under way, and changes it.
+	// No deadline is used, because a running disconnect check may change it.
 	_ = c.Conn.SetReadDeadline(time.Time{})
 	bound := time.AfterFunc(lingerTime, func() { defer panics.Catch(panics.Client, nil); _ = c.Conn.Close() })
 	go func() {
@@ -348,8 +350,8 @@ func (c *Conn) closeInner() error {
 	return nil
 }
 
-// Close implements [net.Conn]. A connection that has gone to rest is not closed: it is the
-// server's no more.
+// Close implements [net.Conn]. It does not close a parked connection, which does not belong to the
+// server any more.
 func (c *Conn) Close() error {
 	var err error
 	if !c.handOver() {

@@ -15,7 +15,7 @@ import (
 	"snowgate/internal/clientconn"
 )
 
-// counted counts what reaches the connection itself.
+// counted counts the calls that reach the wrapped connection.
 type counted struct {
 	net.Conn
 
@@ -55,7 +55,7 @@ func (c *counted) counts() (reads, writes, rDead, wDead int) {
 	return c.reads, c.writes, c.rDead, c.wDead
 }
 
-// pipe returns a wrapped connection, what counts its calls, and its peer.
+// pipe returns a wrapped connection, the counter of its calls, and its peer.
 func pipe(t *testing.T) (*clientconn.Conn, *counted, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -65,8 +65,8 @@ func pipe(t *testing.T) (*clientconn.Conn, *counted, net.Conn) {
 	return conn, inner, far
 }
 
-// Every step is done to a plain connection and to a wrapped one, and must come to the
-// same end after the same time.
+// TestDeadlinesAreThoseOfThePlainConnection: every step on a plain connection and on a wrapped one
+// ends in the same way after the same time.
 func TestDeadlinesAreThoseOfThePlainConnection(t *testing.T) {
 	const second = time.Second
 	in := func(c net.Conn, d time.Duration) error { return c.SetReadDeadline(time.Now().Add(d)) }
@@ -212,7 +212,7 @@ func attempt(t *testing.T, do func(c, peer net.Conn) error, wrap func(net.Conn) 
 	return fault, took
 }
 
-// bare is the text of err without what tells only which layer has noticed.
+// bare returns the text of err without the layer that reports it.
 func bare(err error) string {
 	if wrapped, ok := errors.AsType[*net.OpError](err); ok {
 		return wrapped.Err.Error()
@@ -231,7 +231,8 @@ func readByte(c net.Conn) error {
 	return err
 }
 
-// A write that the armed deadline stops in the middle goes on with the rest.
+// TestWriteGoesOnWithTheRest: after the armed deadline interrupts a write in the middle, the write
+// continues with the rest.
 func TestWriteGoesOnWithTheRest(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +260,8 @@ func TestWriteGoesOnWithTheRest(t *testing.T) {
 	})
 }
 
-// How much a deadline that fires is off must not grow with those that did not.
+// TestMovingDeadlinesIsFree: the delay of a deadline that fires does not grow with the deadlines
+// before it.
 func TestMovingDeadlinesIsFree(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -281,8 +283,8 @@ func TestMovingDeadlinesIsFree(t *testing.T) {
 	})
 }
 
-// background does what the server does when a handler begins, and returns the context of
-// the connection.
+// background acts like the server at the start of a handler. It returns the context of the
+// connection.
 func background(t *testing.T, conn *clientconn.Conn) context.Context {
 	t.Helper()
 	ctx := clientconn.ConnContext(t.Context(), conn)
@@ -299,7 +301,8 @@ func glance(t *testing.T, conn *clientconn.Conn) {
 	}
 }
 
-// The client is not looked for before the handler has run for a while.
+// TestClientIsLookedForLate: the disconnect check begins only after the handler has run for a
+// while.
 func TestClientIsLookedForLate(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +329,7 @@ func TestClientIsLookedForLate(t *testing.T) {
 	})
 }
 
-// Only the first read of a byte is the server's.
+// TestOneReadReturnsNothing: only the first read of a single byte is the server's background read.
 func TestOneReadReturnsNothing(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -340,8 +343,8 @@ func TestOneReadReturnsNothing(t *testing.T) {
 	})
 }
 
-// What the look finds, or does not find, is there for the next read, and deadlines are
-// what they were.
+// TestLookLosesNothing: the next read returns the byte that the disconnect check found, and
+// deadlines stay as set.
 func TestLookLosesNothing(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	for _, sent := range []time.Duration{0, clientconn.Glance / 4, clientconn.Glance * 2, clientconn.Glance * 4} {
@@ -359,7 +362,7 @@ func TestLookLosesNothing(t *testing.T) {
 				start := time.Now()
 				_ = conn.SetReadDeadline(start.Add(time.Second))
 				if err := read(conn); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
-					t.Errorf("a read without an answer = %v after %v", err, time.Since(start))
+					t.Errorf("a read without a response = %v after %v", err, time.Since(start))
 				}
 				if ctx.Err() != nil {
 					t.Error("the context has ended with its client there")
@@ -370,8 +373,8 @@ func TestLookLosesNothing(t *testing.T) {
 	}
 }
 
-// Requests that came together are served without a read between them. One look goes on for
-// all of them.
+// TestOneLookAtATime: pipelined requests are served without a read between them. One disconnect
+// check serves them all.
 func TestOneLookAtATime(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -386,7 +389,7 @@ func TestOneLookAtATime(t *testing.T) {
 			t.Errorf("%d looks", reads)
 		}
 		go func() { _, _ = peer.Write([]byte("request")) }()
-		synctest.Wait() // the look has taken a byte
+		synctest.Wait() // the check has taken a byte
 		glance := make([]byte, 1)
 		if n, err := conn.Read(glance); n != 1 || err != nil {
 			t.Errorf("a background read after the look = %d, %v, want what it has found", n, err)
@@ -398,7 +401,7 @@ func TestOneLookAtATime(t *testing.T) {
 	})
 }
 
-// A deadline that is set while the client is looked for is one of the look, too.
+// TestDeadlineOfALook: a deadline set during the disconnect check applies to the check, too.
 func TestDeadlineOfALook(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -415,9 +418,9 @@ func TestDeadlineOfALook(t *testing.T) {
 	})
 }
 
-// The server interrupts its background read with a deadline of long ago. If that read was not
-// answered yet, and a look goes on for a request before, the look is interrupted as well. The client
-// has not gone.
+// TestInterruptionOfALook: the server interrupts its background read with a deadline in the past.
+// If that read has not returned yet, and a check for an earlier request runs, the deadline
+// interrupts the check as well. The client has not gone.
 func TestInterruptionOfALook(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -438,7 +441,7 @@ func TestInterruptionOfALook(t *testing.T) {
 	})
 }
 
-// A closed connection is not looked at, and its context ends.
+// TestCloseEndsTheContext: a closed connection is not checked, and its context ends.
 func TestCloseEndsTheContext(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	for _, after := range []time.Duration{0, clientconn.Glance * 2} {
@@ -460,7 +463,7 @@ func TestCloseEndsTheContext(t *testing.T) {
 	}
 }
 
-// Many wait, and each of them for as long as the only one.
+// TestEachWaitsForItself: each of many connections waits as long as a single one.
 func TestEachWaitsForItself(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// deadline is that of one direction. Its invariant: while a call of the connection is under
-// way, armed is after neither wanted nor review.
+// deadline is the deadline of one direction. While a call of the connection is under way, armed is
+// never later than wanted or review.
 type deadline struct {
-	set func(time.Time) error // of the connection
+	set func(time.Time) error // sets the deadline of the wrapped connection
 
 	mu     sync.Mutex
-	wanted instant // what the owner has asked for
-	review instant // when a call that goes on is to be thought over; never: not at all
-	armed  instant // what the connection has
-	calls  int     // of the connection that are under way
+	wanted instant // the deadline that the owner has set
+	review instant // when a waiting read is interrupted, to decide about parking; never: not at all
+	armed  instant // the deadline of the wrapped connection
+	calls  int     // calls of the wrapped connection under way
 }
 
-// want notes the deadline. Only a call that it would be too late for is told. It needs mu.
+// want records the deadline. It changes the wrapped connection's only if that is too late for a
+// call under way. The caller holds mu.
 func (d *deadline) want(at instant) error {
 	d.wanted = at
 	if !knowsServer {
@@ -32,33 +33,33 @@ func (d *deadline) want(at instant) error {
 	return d.tighten()
 }
 
-// begin precedes a call of the connection. A deadline that cannot be set is no reason
-// not to try: the connection is closed, and the call says so. It needs mu.
+// begin must be called before each call of the connection. It ignores an error: the connection is
+// closed then, and the call itself fails. The caller holds mu.
 func (d *deadline) begin() {
 	d.calls++
 	_ = d.tighten()
 }
 
-// interrupt fails the calls that are under way, for who does not ask whether to repeat
-// them. It needs mu.
+// interrupt makes the calls under way fail, if their callers do not repeat them. The caller holds
+// mu.
 func (d *deadline) interrupt() {
 	d.armed = past
 	_ = d.set(past.time())
 }
 
-// again follows a call of the connection, and reports whether it is to be repeated,
-// because it has met the armed deadline before the wanted one.
+// again must be called after each call of the connection. It reports whether to repeat the call,
+// because the armed deadline fired before the wanted one.
 func (d *deadline) again(err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.repeats(err)
 }
 
-// repeats is again for who has mu.
+// repeats is again for callers that hold mu.
 func (d *deadline) repeats(err error) bool {
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && d.wanted > now() {
 		if d.armed == d.next() {
-			return true // somebody else has armed it
+			return true // another call has armed it
 		}
 		return d.arm() == nil
 	}
@@ -66,8 +67,8 @@ func (d *deadline) repeats(err error) bool {
 	return false
 }
 
-// isReviewed reports whether the call that ended with err is to be thought over now, which
-// is done once. It needs mu.
+// isReviewed reports whether the call that ended with err has reached review. It returns true once.
+// The caller holds mu.
 func (d *deadline) isReviewed(err error) bool {
 	if d.review == never || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -82,7 +83,7 @@ func (d *deadline) isReviewed(err error) bool {
 
 func (d *deadline) next() instant { return min(d.wanted, d.review) }
 
-// tighten sees to it that armed is not too late.
+// tighten makes sure that armed is not too late.
 func (d *deadline) tighten() error {
 	if d.armed <= d.next() {
 		return nil
@@ -107,10 +108,10 @@ var base = time.Now()
 
 func now() instant { return instant(time.Since(base)) }
 
-// instantOf returns the instant of a deadline. It spares the clock for those that
-// were computed from a reading of it, and for those long ago.
+// instantOf returns the instant of a deadline. It needs no clock reading if the deadline has a
+// monotonic part or is long past.
 func instantOf(t time.Time) instant {
-	const longAgo = 1 // in Unix time: net/http and others have no deadline of that day in mind
+	const longAgo = 1 // Unix time; nobody uses a deadline of that day for waiting
 	switch {
 	case t.IsZero():
 		return never

@@ -2,6 +2,6 @@
 
 package clientconn
 
-// knowsServer is false in a build with the tag snowgate_plainconn: a Conn passes deadlines and reads on
-// at once, and no connection is parked.
+// knowsServer is false in a build with the tag snowgate_plainconn: a Conn passes on deadlines and
+// reads at once, and no connection is parked.
 const knowsServer = false

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// The tests of this file look at net/http alone, without a Conn. Each holds one habit of
-// [http.Server] that Conn and Rest rely on. A Go release that changes one fails its test here. Until
-// Conn has learned the new habit, build with the tag snowgate_plainconn.
+// The tests of this file test net/http alone, without a Conn. Each tests one habit of [http.Server]
+// that Conn and Rest rely on. A Go release that changes a habit fails its test. Until Conn is
+// adapted, build with the tag snowgate_plainconn.
 
-// spied is a connection that writes down what the server does with it. Deadlines are written as none,
+// spied is a connection that records what the server does with it. It records a deadline as none,
 // past, or the time from now.
 type spied struct {
 	net.Conn
@@ -85,7 +85,7 @@ func (s *spied) Close() error {
 	return s.Conn.Close()
 }
 
-// The timeouts of a server under observation tell its deadlines apart.
+// Different timeouts make it possible to tell the server's deadlines apart.
 const (
 	idleTimeout   = 3 * time.Minute
 	headerTimeout = 2 * time.Minute
@@ -109,7 +109,7 @@ func (l single) Accept() (net.Conn, error) {
 func (l single) Close() error   { return nil }
 func (l single) Addr() net.Addr { return &net.TCPAddr{} }
 
-// observe has a server of net/http serve conn in a bubble, while do plays the client at peer.
+// observe makes a server of net/http serve conn in a synctest bubble. do is the client at peer.
 func observe(t *testing.T, conn *spied, handler http.HandlerFunc, do func(t *testing.T, peer net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,10 +135,10 @@ func observe(t *testing.T, conn *spied, handler http.HandlerFunc, do func(t *tes
 
 const plainGet = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
-// handlerTime is how long a handler runs at least, so that the background read is before its end.
+// handlerTime is the shortest run of a handler, so that the background read begins before it ends.
 const handlerTime = time.Second
 
-// say sends text and waits until the server can do no more.
+// say sends text and waits until the server is idle.
 func say(t *testing.T, peer net.Conn, text string) {
 	t.Helper()
 	if _, err := io.WriteString(peer, text); err != nil {
@@ -162,9 +162,9 @@ func respond(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "hello")
 }
 
-// TestHabitIdleThenDeadlineThenRead: at the end of a response, conn.serve calls the ConnState hook with
-// StateIdle, sets the read deadline to the idle timeout, and reads (Peek(4)). Rest takes a Read that
-// follows this order for the wait for a next request.
+// TestHabitIdleThenDeadlineThenRead: at the end of a response, conn.serve calls the ConnState hook
+// with StateIdle, sets the read deadline to the idle timeout, and reads (Peek(4)). Rest recognizes
+// the wait for the next request by this order.
 func TestHabitIdleThenDeadlineThenRead(t *testing.T) {
 	conn := &spied{empty: true}
 	observe(t, conn, respond, func(t *testing.T, peer net.Conn) {
@@ -179,22 +179,22 @@ func TestHabitIdleThenDeadlineThenRead(t *testing.T) {
 	})
 }
 
-// TestHabitBuffer: newBufioReader makes a buffer of 4 KiB, and a Read for the next request offers all of
-// it. A shorter offer tells Rest that a part of a request has been read already.
+// TestHabitBuffer: newBufioReader makes a buffer of 4 KiB, and a Read for the next request offers
+// all of it. From a shorter offer, Rest concludes that a part of a request has been read already.
 func TestHabitBuffer(t *testing.T) {
 	conn := &spied{empty: true}
 	observe(t, conn, respond, func(t *testing.T, peer net.Conn) {
 		first := conn.take()
 		expect(t, "read the first request into 4 KiB (newBufioReader)", first[len(first)-1:], []string{"read 4096"})
-		say(t, peer, plainGet+"GE") // two bytes of the next request come along
+		say(t, peer, plainGet+"GE") // with two bytes of the next request
 		steps := conn.take()
 		expect(t, "read on behind the bytes that it has (bufio.Reader.fill)", steps[len(steps)-1:], []string{"read 4094"})
 	})
 }
 
-// TestHabitDeadlineOfARequest: when a part of the next request is in the buffer, conn.serve sets the read
-// deadline to the header timeout after it has set the idle timeout. A deadline that is set again tells
-// Rest that a request has begun.
+// TestHabitDeadlineOfARequest: if a part of the next request is in the buffer, conn.serve sets the
+// idle timeout and then the header timeout as read deadline. From the second deadline, Rest
+// concludes that a request has begun.
 func TestHabitDeadlineOfARequest(t *testing.T) {
 	conn := &spied{empty: true}
 	observe(t, conn, respond, func(t *testing.T, peer net.Conn) {
@@ -210,8 +210,9 @@ func TestHabitDeadlineOfARequest(t *testing.T) {
 	})
 }
 
-// TestHabitActiveBeforeTheBody: the ConnState hook is called with StateActive when the head has been read
-// and before the body is. Until then, Conn counts the lines that it reads as lines of a head.
+// TestHabitActiveBeforeTheBody: the server calls the ConnState hook with StateActive after reading
+// the head and before reading the body. Until then, Conn counts the lines it reads as lines of the
+// head.
 func TestHabitActiveBeforeTheBody(t *testing.T) {
 	conn := &spied{empty: true}
 	read := func(w http.ResponseWriter, r *http.Request) {
@@ -234,9 +235,9 @@ func TestHabitActiveBeforeTheBody(t *testing.T) {
 	})
 }
 
-// TestHabitBackgroundRead: while a handler runs, connReader.startBackgroundRead takes the read deadline
-// away and reads one byte, once. connReader.abortPendingRead interrupts that read, if it has not returned,
-// with a deadline of long ago, and takes this deadline away again.
+// TestHabitBackgroundRead: while a handler runs, connReader.startBackgroundRead removes the read
+// deadline and reads one byte, once. If that read has not returned, connReader.abortPendingRead
+// interrupts it with a deadline in the past, and removes that deadline again.
 func TestHabitBackgroundRead(t *testing.T) {
 	for _, empty := range []bool{false, true} {
 		conn := &spied{empty: empty}
@@ -260,8 +261,9 @@ func TestHabitBackgroundRead(t *testing.T) {
 	}
 }
 
-// TestHabitEmptyBackgroundRead: a background read that returns 0 and nil is neither repeated nor an
-// error: the context of the request goes on, and so does the connection (connReader.backgroundRead).
+// TestHabitEmptyBackgroundRead: the server neither repeats a background read that returns 0 and
+// nil, nor treats it as an error. The context of the request and the connection go on
+// (connReader.backgroundRead).
 func TestHabitEmptyBackgroundRead(t *testing.T) {
 	conn := &spied{empty: true}
 	var ended error
@@ -283,8 +285,8 @@ func TestHabitEmptyBackgroundRead(t *testing.T) {
 	})
 }
 
-// TestHabitSilentEnd: when a Read that waits for a request returns io.EOF, conn.serve closes the connection
-// without writing or reading. Rest takes the connection over at that Close.
+// TestHabitSilentEnd: when a Read that waits for a request returns io.EOF, conn.serve closes the
+// connection without reading or writing. Rest takes over the connection at that Close.
 func TestHabitSilentEnd(t *testing.T) {
 	conn := &spied{empty: true}
 	observe(t, conn, respond, func(t *testing.T, peer net.Conn) {
@@ -296,9 +298,9 @@ func TestHabitSilentEnd(t *testing.T) {
 	})
 }
 
-// TestHabitEmptyRead: a Read of the connection that returns 0 and nil goes through bufio.Reader and
-// connReader.Read to whoever reads the body, as 0 and nil and without a second Read. Conn.WithoutWaiting
-// relies on it.
+// TestHabitEmptyRead: a Read of the connection that returns 0 and nil reaches the reader of the
+// body as 0 and nil, through bufio.Reader and connReader.Read, without a second Read.
+// Conn.WithoutWaiting relies on this.
 func TestHabitEmptyRead(t *testing.T) {
 	conn := &spied{}
 	handler := func(w http.ResponseWriter, r *http.Request) {

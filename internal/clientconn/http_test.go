@@ -19,7 +19,7 @@ import (
 	"snowgate/internal/clientconn"
 )
 
-// listener wraps what it accepts, and keeps the counters.
+// listener wraps the accepted connections and keeps their counters.
 type listener struct {
 	net.Listener
 
@@ -43,7 +43,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// serve starts a server with all the timeouts of the gateway.
+// serve starts a server with all timeouts of the gateway.
 func serve(t *testing.T, handler http.HandlerFunc, overTLS bool) (*httptest.Server, *listener) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -68,18 +68,18 @@ func serve(t *testing.T, handler http.HandlerFunc, overTLS bool) (*httptest.Serv
 
 func get(t *testing.T, server *httptest.Server) {
 	t.Helper()
-	answer, err := server.Client().Get(server.URL)
+	response, err := server.Client().Get(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "hello" {
-		t.Fatalf("the answer is %q, %v", body, err)
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "hello" {
+		t.Fatalf("the response is %q, %v", body, err)
 	}
 }
 
-// This is what the package is for. If it fails after an update of Go, net/http has
-// changed its ways: see the package comment.
+// TestRequestsCostOneReadOneWriteAndNoDeadline tests the purpose of the package. If it fails after
+// an update of Go, net/http has changed its habits: see the package comment.
 func TestRequestsCostOneReadOneWriteAndNoDeadline(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	cuttest.SkipUnlessWhole(t, "it counts reads")
@@ -99,8 +99,8 @@ func TestRequestsCostOneReadOneWriteAndNoDeadline(t *testing.T) {
 		t.Fatalf("%d connections, want 1", len(l.conns))
 	}
 	reads, writes, rDead, wDead := l.conns[0].counts()
-	// One read waits for the next request. On a machine that stands still, background reads
-	// begin, and deadlines pass.
+	// One read waits for the next request. On a machine that stalls, background reads begin, and
+	// deadlines pass.
 	slow := int(took / (clientconn.Glance / 2))
 	if most := requests + 1 + slow; reads > most {
 		t.Errorf("%d reads for %d requests, want at most %d", reads, requests, most)
@@ -125,7 +125,7 @@ func TestServedOverTLS(t *testing.T) {
 	}
 }
 
-// The context of a request ends soon after its client has left.
+// TestClientThatLeavesIsNoticed: the context of a request ends soon after its client has left.
 func TestClientThatLeavesIsNoticed(t *testing.T) {
 	for _, overTLS := range []bool{false, true} {
 		left := make(chan struct{})
@@ -170,8 +170,8 @@ func dial(t *testing.T, server *httptest.Server, overTLS bool) net.Conn {
 	return secured
 }
 
-// Requests that come at once are answered one after the other, whether or not the first
-// one lasts so long that its background read takes a byte of the second.
+// TestPipelinedRequests: requests that arrive together get their responses in order. This also
+// holds if the first one takes so long that its background read takes a byte of the second.
 func TestPipelinedRequests(t *testing.T) {
 	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -189,18 +189,18 @@ func TestPipelinedRequests(t *testing.T) {
 	_, _ = io.WriteString(conn, all.String())
 	in := bufio.NewReader(conn)
 	for _, path := range paths {
-		answer, err := http.ReadResponse(in, nil)
+		response, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "="+path {
-			t.Errorf("the answer is %q, %v, want %q", body, err, "="+path)
+		if body, err := io.ReadAll(response.Body); err != nil || string(body) != "="+path {
+			t.Errorf("the response is %q, %v, want %q", body, err, "="+path)
 		}
 	}
 }
 
-// Whoever takes a connection over gets every byte, also one that the background read
-// has taken before.
+// TestHijack: after a hijack, the new owner gets every byte, also a byte that the background read
+// took before.
 func TestHijack(t *testing.T) {
 	for _, pause := range []time.Duration{0, clientconn.Glance * 3 / 2} {
 		server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -216,9 +216,9 @@ func TestHijack(t *testing.T) {
 				t.Error(err)
 			}
 			_, _ = io.WriteString(conn, "got "+line)
-			_, _ = io.Copy(conn, buffered) // until the client has nothing more to say
+			_, _ = io.Copy(conn, buffered) // until the client sends no more
 			if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err == nil {
-				t.Error("CloseWrite of a wrapped counter = nil, want an error") // it hides that of the socket
+				t.Error("CloseWrite of a wrapped counter = nil, want an error") // the counter hides the CloseWrite of the socket
 			}
 		}, false)
 		conn := dial(t, server, false)
@@ -251,7 +251,7 @@ func accepted(t *testing.T) (conn *clientconn.Conn, peer net.Conn) {
 	return conn, peer
 }
 
-// A socket is closed in one direction only if it is asked for that.
+// TestCloseWrite: a socket is closed in one direction only on request.
 func TestCloseWrite(t *testing.T) {
 	conn, peer := accepted(t)
 	if err := conn.CloseWrite(); err != nil {
@@ -267,8 +267,8 @@ func TestCloseWrite(t *testing.T) {
 	}
 }
 
-// Everything at once, for the race detector. Deadlines of a few microseconds fire all the
-// time; every byte must arrive all the same.
+// TestConcurrentUse calls everything at once, for the race detector. Deadlines of a few
+// microseconds fire all the time, and yet every byte must arrive.
 func TestConcurrentUse(t *testing.T) {
 	conn, peer := accepted(t)
 	go func() { _, _ = io.Copy(peer, peer) }()
@@ -319,9 +319,9 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// TestWithoutWaiting: a handler that reads its body without waiting gets what came together with
-// the header, and the rest when it waits. If it fails after an update of Go, net/http does not pass
-// on a Read of 0 bytes as one any more; then forwarding must not read ahead.
+// TestWithoutWaiting: a handler that reads its body without waiting gets the bytes that came
+// together with the header, and the rest when it waits. If this fails after an update of Go,
+// net/http does not pass on a Read of 0 bytes any more. Then forwarding must not read ahead.
 func TestWithoutWaiting(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	cuttest.SkipUnlessWhole(t, "it asks what has come with the head")
@@ -366,9 +366,9 @@ func TestWithoutWaiting(t *testing.T) {
 			if got.ahead != test.first || got.rest != test.later || got.err != nil && got.err != io.EOF {
 				t.Errorf("%q, later %q: read %q without waiting, then %q, %v", test.first, test.later, got.ahead, got.rest, got.err)
 			}
-			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil || answer.StatusCode != http.StatusOK {
-				t.Fatalf("%v, %v", answer, err)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", response, err)
 			}
 		}
 		_ = conn.Close()

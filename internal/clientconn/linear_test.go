@@ -6,7 +6,7 @@ import (
 	"snowgate/integration/lineartest"
 )
 
-// TestLinear: the work of what looks at the bytes of a connection grows as these do.
+// TestLinear: examining the bytes of a connection takes time linear in their number.
 func TestLinear(t *testing.T) {
 	bytewise := func(text string) {
 		var r rester

@@ -13,8 +13,8 @@ import (
 	"snowgate/integration/cuttest"
 )
 
-// TestLinesOfAHead: a head with too many lines is too large, wherever it is on the connection, and
-// nothing else is taken for one.
+// TestLinesOfAHead: a head with too many lines is too large, anywhere on the connection. Nothing
+// else counts as one.
 func TestLinesOfAHead(t *testing.T) {
 	fields := func(n int) string { return strings.Repeat("a:\r\n", n) }
 	get := func(n int) string { return "GET / HTTP/1.1\r\nHost: h\r\n" + fields(n) + "\r\n" }
@@ -26,7 +26,7 @@ func TestLinesOfAHead(t *testing.T) {
 		why, sent, want string
 	}{
 		{"few", get(20), "200 0"},
-		{"the most", get(497), "200 0"}, // and two lines, and the end
+		{"the most", get(497), "200 0"}, // plus two lines, and the end
 		{"far too many", get(7000), "431"},
 		{"with LF alone", strings.ReplaceAll(get(7000), "\r\n", "\n"), "431"},
 		{"behind another request", get(1) + get(7000), "200 0, 431"},
@@ -68,7 +68,7 @@ func TestLinesOfAHead(t *testing.T) {
 	}
 }
 
-// TestLinesAreForgotten: what was read of one head does not count for the next.
+// TestLinesAreForgotten: the lines of one head do not count for the next.
 func TestLinesAreForgotten(t *testing.T) {
 	server, _ := serve(t, func(http.ResponseWriter, *http.Request) {}, false)
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())

@@ -14,7 +14,7 @@ import (
 	"snowgate/internal/clientconn"
 )
 
-// plainListener wraps what it accepts, and nothing else.
+// plainListener only wraps the accepted connections.
 type plainListener struct {
 	net.Listener
 
@@ -29,8 +29,9 @@ func (l *plainListener) Accept() (net.Conn, error) {
 	return clientconn.Wrap(conn, &l.waiters), nil
 }
 
-// TestLinger has a client send more than the server reads before it closes the connection. The
-// client reads the response only then. It gets all of it, and the end of the connection.
+// TestLinger: the client sends more than the server reads before it closes the connection. Only
+// then does the client read the response. It gets the whole response, and the end of the
+// connection.
 func TestLinger(t *testing.T) {
 	body := bytes.Repeat([]byte("response "), 100_000)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +75,7 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// TestLingerEnds has a client that never ends its side.
+// TestLingerEnds: the connection closes even if the client never closes its side.
 func TestLingerEnds(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

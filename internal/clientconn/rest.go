@@ -12,41 +12,42 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Rest parks the idle connections of a server. The server is told that the client has closed the
-// connection, and frees its buffers and goroutine. Rest is also a [net.Listener], which the server must
-// serve beside its own: Accept returns a parked connection when bytes arrive on it.
+// Rest parks the idle connections of a server. It tells the server that the client has closed the
+// connection, so that the server frees its buffers and its goroutine. Rest is also a
+// [net.Listener], which the server must serve next to its own: Accept returns a parked connection
+// when bytes arrive on it.
 //
-// Rest parks a connection only if it speaks HTTP/1.1 without TLS, and its server waits for a request of
-// which no byte has arrived. The server must have [ConnContext] and [ConnState]. A parked connection
-// closes when its client does, or when the idle timeout of the server has passed since the last response.
+// Rest parks a connection only if it speaks HTTP/1.1 without TLS, and if its server waits for a
+// request of which no byte has arrived. The server must have [ConnContext] and [ConnState]. A
+// parked connection closes when its client closes it, or when the server's idle timeout has passed
+// since the last response.
 //
-// Rest knows how net/http waits. The server reports StateIdle, sets the read deadline, and reads into all
-// of its 4 KiB buffer. If a part of the next request is in that buffer already, the server sets the
-// deadline a second time, or offers less than the buffer to Read. If the buffer is larger, Rest parks
-// nothing. The tests named TestHabit hold net/http to this.
+// Rest knows how net/http waits. The server reports StateIdle, sets the read deadline, and reads
+// into all of its 4 KiB buffer. If a part of the next request is in that buffer already, the server
+// sets the deadline a second time, or offers less than the buffer to Read. If the buffer is larger,
+// Rest parks nothing. The tests named TestHabit check net/http for this.
 //
-// It is safe for concurrent use.
+// Rest is safe for concurrent use.
 type Rest struct {
 	addr    net.Addr
-	left    instant // of the idle timeout, when a connection goes to rest
+	left    instant // rest of the idle timeout when a connection is parked
 	waiters Waiters
 	rested  atomic.Uint64
 
-	woken  chan net.Conn // to Accept
+	woken  chan net.Conn // connections for Accept
 	closed chan struct{}
-	empty  chan struct{} // closed when the last one was handed out after Retire
+	empty  chan struct{} // closed when nothing is held after Retire
 
 	mu      sync.Mutex
 	resting map[net.Conn]struct{}
-	held    int // these, those that are about to come, and those that are woken
+	held    int // parked, about to be parked, or on the way to Accept
 	retired bool
 	ended   bool // closed is closed
 	over    bool // empty is closed
 }
 
-// NewRest returns a Rest for connections of a server that listens on addr and closes
-// those on which nothing was asked for idleTimeout. They go to rest after a while, which
-// must be shorter.
+// NewRest returns a Rest for the connections of a server that listens on addr. The server closes
+// connections that are idle for idleTimeout. Rest parks them after a shorter while, after.
 func NewRest(addr net.Addr, idleTimeout, after time.Duration) *Rest {
 	return &Rest{
 		addr: addr, left: instant(idleTimeout - after),
@@ -55,7 +56,7 @@ func NewRest(addr net.Addr, idleTimeout, after time.Duration) *Rest {
 	}
 }
 
-// Wrap returns inner as a Conn that goes to rest if it can be: it has to be a socket.
+// Wrap returns inner as a Conn. Rest can park it if inner is a socket.
 func (r *Rest) Wrap(inner net.Conn) *Conn {
 	c := Wrap(inner, &r.waiters)
 	if nonblock.CanAwait(inner) {
@@ -64,14 +65,14 @@ func (r *Rest) Wrap(inner net.Conn) *Conn {
 	return c
 }
 
-// Count returns how many times a connection has gone to rest.
+// Count returns how many times a connection was parked.
 func (r *Rest) Count() uint64 { return r.rested.Load() }
 
 // Addr implements [net.Listener].
 func (r *Rest) Addr() net.Addr { return r.addr }
 
-// Accept implements [net.Listener]. It returns [net.ErrClosed] after Close, and after
-// Retire when it has returned all connections.
+// Accept implements [net.Listener]. It returns [net.ErrClosed] after Close, and after Retire has
+// returned all connections.
 func (r *Rest) Accept() (net.Conn, error) {
 	select {
 	case inner := <-r.woken:
@@ -83,9 +84,9 @@ func (r *Rest) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// Retire has Accept return all connections that rest, whether something has come on
-// them or not, and lets none go to rest any more. It returns when that is done, Close
-// was called, or ctx has ended. Meanwhile somebody has to call Accept.
+// Retire makes Accept return all parked connections, with or without input, and parks none from now
+// on. Retire returns when that is done, when Close was called, or when ctx has ended. Another
+// goroutine must call Accept meanwhile.
 func (r *Rest) Retire(ctx context.Context) {
 	r.mu.Lock()
 	r.retired = true
@@ -101,7 +102,7 @@ func (r *Rest) Retire(ctx context.Context) {
 	}
 }
 
-// Close implements [net.Listener]. It closes the connections that rest.
+// Close implements [net.Listener]. It closes the parked connections.
 func (r *Rest) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +117,7 @@ func (r *Rest) Close() error {
 	return nil
 }
 
-// admit reports whether a connection may come, and expects it if so.
+// admit reports whether a connection may be parked, and counts it if so.
 func (r *Rest) admit() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +128,7 @@ func (r *Rest) admit() bool {
 	return true
 }
 
-// release forgets a connection that was admitted.
+// release stops counting an admitted connection.
 func (r *Rest) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +136,7 @@ func (r *Rest) release() {
 	r.leaveIfEmpty()
 }
 
-// leaveIfEmpty ends Retire if nothing is held any more. It needs mu.
+// leaveIfEmpty ends Retire if nothing is held any more. The caller holds mu.
 func (r *Rest) leaveIfEmpty() {
 	if r.retired && r.held == 0 && !r.over {
 		r.over = true
@@ -143,7 +144,7 @@ func (r *Rest) leaveIfEmpty() {
 	}
 }
 
-// take has inner rest until something comes on it, but no longer than until.
+// take parks inner until input arrives, but no longer than until.
 func (r *Rest) take(inner net.Conn, until time.Time) {
 	r.rested.Add(1)
 	r.mu.Lock()
@@ -151,12 +152,12 @@ func (r *Rest) take(inner net.Conn, until time.Time) {
 	if r.retired {
 		until = past.time()
 	}
-	_ = inner.SetReadDeadline(until) // else it is closed, and the wait says so
+	_ = inner.SetReadDeadline(until) // if that fails, inner is closed, and the wait fails
 	r.resting[inner] = struct{}{}
 	go func() { defer panics.Catch(panics.Client, func(error) { r.drop(inner) }); r.await(inner) }()
 }
 
-// drop closes a connection that was admitted, and forgets it.
+// drop closes an admitted connection and stops counting it.
 func (r *Rest) drop(inner net.Conn) {
 	r.mu.Lock()
 	delete(r.resting, inner)
@@ -165,7 +166,7 @@ func (r *Rest) drop(inner net.Conn) {
 	r.release()
 }
 
-// await waits for something to come on inner.
+// await waits for input on inner.
 func (r *Rest) await(inner net.Conn) {
 	err := nonblock.Await(inner)
 	r.mu.Lock()
@@ -173,7 +174,7 @@ func (r *Rest) await(inner net.Conn) {
 	retired := r.retired
 	r.mu.Unlock()
 	if err == nil || retired {
-		err = inner.SetDeadline(time.Time{}) // so that it is as new
+		err = inner.SetDeadline(time.Time{}) // no deadline, like a new connection
 	}
 	if err == nil {
 		select {
@@ -186,25 +187,24 @@ func (r *Rest) await(inner net.Conn) {
 	r.release()
 }
 
-// serverBuffer is the size of net/http's buffer for what it reads, in bytes.
+// serverBuffer is the size of net/http's read buffer, in bytes.
 const serverBuffer = 4 << 10
 
-// rester is what a connection knows of its rest. It is guarded by the connection's
-// read.mu.
+// rester is the state of a connection with regard to parking. The connection's read.mu guards it.
 type rester struct {
-	rest  *Rest // nil: there is none
-	soon  bool  // the server has answered, and is about to wait for a request
-	idle  bool  // it waits, and nothing of one has come
-	gone  bool  // Read has said that the client has closed the connection, which is at rest
-	taken bool  // the connection was handed over
+	rest  *Rest // nil: the connection is never parked
+	soon  bool  // the server has responded, and is about to wait for a request
+	idle  bool  // the server waits, and no byte of a request has arrived
+	gone  bool  // parked: Read has told the server that the client closed the connection
+	taken bool  // rest has the connection
 
-	seen  uint8 // bytes that were compared with how HTTP/2 begins
+	seen  uint8 // bytes compared with the HTTP/2 preface
 	old   bool  // the client speaks HTTP/1
 	large bool  // the server has a larger buffer
 }
 
-// look notes that something was read, and finds out from the first bytes which version of
-// HTTP the client speaks.
+// look records that bytes were read. From the first bytes, it determines which version of HTTP the
+// client speaks.
 func (r *rester) look(p []byte) {
 	const preface = "PRI" // RFC 9113 §3.4
 	r.idle = false
@@ -217,14 +217,14 @@ func (r *rester) look(p []byte) {
 	}
 }
 
-// wait notes that the read deadline is set.
+// wait records that the server sets the read deadline.
 func (r *rester) wait() { r.soon, r.idle = false, r.soon }
 
-// restsAt returns when a Read into a buffer of that length is given up for a rest. It needs
-// read.mu.
+// restsAt returns when a Read into a buffer of that length is interrupted for parking. The caller
+// holds read.mu.
 func (c *Conn) restsAt(length int) instant {
 	r := &c.rester
-	if length > serverBuffer && (r.idle || r.seen == 0) { // else a body is read past the buffer
+	if length > serverBuffer && (r.idle || r.seen == 0) { // otherwise a body is read past the buffer
 		r.large = true
 	}
 	if !r.idle || length != serverBuffer || !r.old || r.large || r.rest == nil || c.leave == nil || c.read.wanted == never {
@@ -233,8 +233,8 @@ func (c *Conn) restsAt(length int) instant {
 	return c.read.wanted - r.rest.left
 }
 
-// goesToRest reports whether the connection is at rest from now on, after a Read that was
-// interrupted by err. It needs read.mu.
+// goesToRest reports whether the connection is parked now, after err has interrupted a Read. The
+// caller holds read.mu.
 func (c *Conn) goesToRest(err error) bool {
 	if c.closed || !c.read.isReviewed(err) || !c.rester.rest.admit() {
 		return false
@@ -244,8 +244,8 @@ func (c *Conn) goesToRest(err error) bool {
 	return true
 }
 
-// handOver gives the connection to the rest if it has gone there, unless somebody has. It
-// reports whether it has gone.
+// handOver gives the connection to the Rest once, if it is to be parked. It reports whether it is
+// parked.
 func (c *Conn) handOver() bool {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
@@ -257,8 +257,8 @@ func (c *Conn) handOver() bool {
 	return r.gone
 }
 
-// ConnState is for the field of [net/http.Server] with that name. A server that has it reads 500 lines
-// of a head, and a few thousand bytes more, and responds with 431 to a longer one.
+// ConnState is the ConnState of an [net/http.Server]. With it, the server reads 500 lines of a
+// head, and a few thousand bytes more. It responds with 431 to a longer head.
 func ConnState(c net.Conn, state http.ConnState) {
 	if conn, ok := c.(*Conn); ok {
 		conn.read.mu.Lock()

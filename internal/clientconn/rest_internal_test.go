@@ -2,7 +2,8 @@ package clientconn
 
 import "testing"
 
-// Which version a client speaks is known from its first bytes, however they come.
+// TestVersionOfTheFirstBytes: the first bytes show which version a client speaks, in whatever
+// pieces they arrive.
 func TestVersionOfTheFirstBytes(t *testing.T) {
 	for _, test := range []struct {
 		reads []string
@@ -14,7 +15,7 @@ func TestVersionOfTheFirstBytes(t *testing.T) {
 		{[]string{"PRI"}, false},
 		{[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET"}, false},
 		{[]string{"P", "R", "I", " * HTTP/2.0\r\n"}, false},
-		{[]string{"PR"}, false}, // nobody knows
+		{[]string{"PR"}, false}, // not known yet
 		{nil, false},
 	} {
 		var r rester
@@ -27,7 +28,7 @@ func TestVersionOfTheFirstBytes(t *testing.T) {
 	}
 }
 
-// Of a server with a larger buffer nobody knows what is left in it.
+// TestLargerBuffer: with a larger buffer, nobody knows what is left in it, so nothing is parked.
 func TestLargerBuffer(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -20,7 +20,7 @@ import (
 	"snowgate/internal/nonblock"
 )
 
-// restful is a server whose connections go to rest.
+// restful is a server whose idle connections are parked.
 type restful struct {
 	*http.Server
 
@@ -28,10 +28,10 @@ type restful struct {
 	rest    *clientconn.Rest
 
 	mu        sync.Mutex
-	forgotten map[string]chan struct{} // an element for each time, by the address of the client
+	forgotten map[string]chan struct{} // by the address of the client; receives a value each time the server forgets its connection
 }
 
-// of returns where it is told that the server has forgotten a connection of client.
+// of returns the channel that tells when the server has forgotten a connection of client.
 func (s *restful) of(client net.Addr) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (l restingListener) Accept() (net.Conn, error) {
 	return l.rest.Wrap(cuttest.Reads(nonblock.Wrap(conn))), nil
 }
 
-// serveRestfully starts a server that closes connections on which nothing was asked for
-// idle, and has them go to rest after a shorter while. By itself it answers with the path.
+// serveRestfully starts a server that closes connections after idle, and parks them sooner. Its
+// default handler responds with the path.
 func serveRestfully(t *testing.T, idle, after time.Duration, handler http.HandlerFunc) *restful {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -123,12 +123,12 @@ func (a *asker) says(text string) {
 // hears expects a response with body.
 func (a *asker) hears(body string) {
 	a.t.Helper()
-	answer, err := http.ReadResponse(a.in, nil)
+	response, err := http.ReadResponse(a.in, nil)
 	if err != nil {
-		a.t.Fatalf("instead of the answer %q: %v", body, err)
+		a.t.Fatalf("instead of the response %q: %v", body, err)
 	}
-	if got, err := io.ReadAll(answer.Body); err != nil || string(got) != body {
-		a.t.Fatalf("the answer is %q, %v, want %q", got, err, body)
+	if got, err := io.ReadAll(response.Body); err != nil || string(got) != body {
+		a.t.Fatalf("the response is %q, %v, want %q", got, err, body)
 	}
 }
 
@@ -140,8 +140,8 @@ func (a *asker) hearsTheEnd() {
 	}
 }
 
-// forgets waits until the server has forgotten the connection of a. There may be others: on a
-// machine where much goes on, somebody may look for another server at this address.
+// forgets waits until the server has forgotten the connection of a. Other connections may exist,
+// because another program on a busy machine may try this address.
 func (s *restful) forgets(a *asker) {
 	a.t.Helper()
 	select {
@@ -151,7 +151,7 @@ func (s *restful) forgets(a *asker) {
 	}
 }
 
-// rested returns a client whose connection has gone to rest.
+// rested returns a client whose connection is parked.
 func (s *restful) rested(t *testing.T) *asker {
 	t.Helper()
 	a := s.asker(t)
@@ -163,7 +163,7 @@ func (s *restful) rested(t *testing.T) *asker {
 
 const (
 	shortly = 5 * time.Millisecond
-	// patience is how long is waited for what comes at once unless something is wrong.
+	// patience limits waits that end at once unless something is wrong.
 	patience = time.Minute
 )
 
@@ -182,7 +182,8 @@ func TestConnectionRestsAndIsServedAgain(t *testing.T) {
 	}
 }
 
-// A body may be read into any memory, which says nothing of the server's buffer.
+// TestConnectionRestsAfterAnUpload: a body may be read into any buffer, which says nothing about
+// the server's buffer.
 func TestConnectionRestsAfterAnUpload(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, func(w http.ResponseWriter, r *http.Request) {
@@ -199,26 +200,26 @@ func TestConnectionRestsAfterAnUpload(t *testing.T) {
 	s.forgets(a)
 }
 
-// What has begun, or is not of the kind, does not rest, however long nothing more comes.
-// While each of them is silent, another connection has gone to rest ten times.
+// TestWhatDoesNotRest: a connection with a request under way, or of another protocol, is never
+// parked, however long it is silent. During each silence, another connection is parked ten times.
 func TestWhatDoesNotRest(t *testing.T) {
 	clientconn.NeedsHabits(t)
-	const preface = http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // and no settings
+	const preface = http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" // without settings
 	for name, test := range map[string]struct {
 		first, answer string
 		then          string // what is said after the silence
 		thenResponse  string
 	}{
-		"nothing asked yet":               {"", "", get1("/a"), "/a"},
-		"the first request has begun":     {"GET /a HT", "", "TP/1.1\r\nHost: x\r\n\r\n", "/a"},
-		"the next one has come with it":   {get1("/a") + "G", "/a", get1("/b")[1:], "/b"},
-		"more of the next one has come":   {get1("/a") + get1("/b")[:20], "/a", get1("/b")[20:], "/b"},
-		"lines of the next one have come": {get1("/a") + "GET /b HTTP/1.1\r\n", "/a", "Host: x\r\n\r\n", "/b"},
-		"all of the next but its end":     {get1("/a") + get1("/b")[:len(get1("/b"))-1], "/a", "\n", "/b"},
-		"a body is awaited":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n=", "", "=", "/a"},
-		"one that was sent has no answer": {get1("/slow"), "", "", "/slow"},
-		"taken over":                      {get1("/hijack"), "", "hello\n", "hello\n"},
-		"HTTP/2":                          {preface, "", "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", "12345678"},
+		"nothing asked yet":                 {"", "", get1("/a"), "/a"},
+		"the first request has begun":       {"GET /a HT", "", "TP/1.1\r\nHost: x\r\n\r\n", "/a"},
+		"the next one has come with it":     {get1("/a") + "G", "/a", get1("/b")[1:], "/b"},
+		"more of the next one has come":     {get1("/a") + get1("/b")[:20], "/a", get1("/b")[20:], "/b"},
+		"lines of the next one have come":   {get1("/a") + "GET /b HTTP/1.1\r\n", "/a", "Host: x\r\n\r\n", "/b"},
+		"all of the next but its end":       {get1("/a") + get1("/b")[:len(get1("/b"))-1], "/a", "\n", "/b"},
+		"a body is awaited":                 {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n=", "", "=", "/a"},
+		"one that was sent has no response": {get1("/slow"), "", "", "/slow"},
+		"taken over":                        {get1("/hijack"), "", "hello\n", "hello\n"},
+		"HTTP/2":                            {preface, "", "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", "12345678"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slow := make(chan struct{})
@@ -274,7 +275,7 @@ func TestWhatDoesNotRest(t *testing.T) {
 	}
 }
 
-// The idle timeout is that of the server, and goes on.
+// TestRestEndsWithTheIdleTimeout: the server's idle timeout continues while a connection is parked.
 func TestRestEndsWithTheIdleTimeout(t *testing.T) {
 	const idle = 300 * time.Millisecond
 	s := serveRestfully(t, idle, shortly, nil)
@@ -287,7 +288,7 @@ func TestRestEndsWithTheIdleTimeout(t *testing.T) {
 	s.isEmpty(t)
 }
 
-// A client that goes takes its connection out of the rest.
+// TestClientLeavesARestingConnection: a parked connection is released when its client leaves.
 func TestClientLeavesARestingConnection(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, nil)
@@ -296,7 +297,7 @@ func TestClientLeavesARestingConnection(t *testing.T) {
 	s.isEmpty(t)
 }
 
-// isEmpty waits until nothing rests any more.
+// isEmpty waits until no connection is parked.
 func (s *restful) isEmpty(t *testing.T) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
@@ -309,7 +310,7 @@ func (s *restful) isEmpty(t *testing.T) {
 			t.Fatalf("%d connections rest", s.rest.Len())
 		}
 	}
-	s.rest.Retire(t.Context()) // returns only if none is about to come or to go
+	s.rest.Retire(t.Context()) // returns only if no connection is on its way in or out
 }
 
 // Retire gives everything back to the server, which answers requests that come then. Nothing
@@ -339,7 +340,7 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// Close closes what rests, and leaves nobody waiting.
+// TestCloseOfRest: Close closes the parked connections, and nothing waits afterwards.
 func TestCloseOfRest(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, shortly, nil)
@@ -350,8 +351,8 @@ func TestCloseOfRest(t *testing.T) {
 	_ = s.rest.Close()
 }
 
-// Requests come at all instants around the one at which a connection goes to rest. Each
-// is answered, while some clients go, and at the end everything retires.
+// TestRequestsAroundTheRest: requests arrive at all times around the moment of parking. Each gets
+// its response, while some clients leave. At the end everything retires.
 func TestRequestsAroundTheRest(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	s := serveRestfully(t, time.Minute, 2*time.Millisecond, nil)
@@ -376,13 +377,13 @@ func TestRequestsAroundTheRest(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				answer, err := http.ReadResponse(a.in, nil)
+				response, err := http.ReadResponse(a.in, nil)
 				if err != nil {
 					t.Errorf("%s: %v", path, err)
 					return
 				}
-				if got, err := io.ReadAll(answer.Body); err != nil || string(got) != path {
-					t.Errorf("the answer is %q, %v, want %q", got, err, path)
+				if got, err := io.ReadAll(response.Body); err != nil || string(got) != path {
+					t.Errorf("the response is %q, %v, want %q", got, err, path)
 				}
 				if random.IntN(20) == 0 {
 					_ = a.Close()
@@ -399,7 +400,7 @@ func TestRequestsAroundTheRest(t *testing.T) {
 	s.rest.Retire(t.Context())
 }
 
-// pause lets up to most pass, which is what this test is about.
+// pause waits for a random time of up to most, which is the purpose of this test.
 func pause(random *rand.Rand, most time.Duration) {
 	<-time.After(time.Duration(random.Int64N(int64(most))))
 }

@@ -12,9 +12,9 @@ import (
 	"snowgate/internal/clientconn"
 )
 
-// TestStreamIsWhole does, in any order, what servers, handlers and those who take a
-// connection over do with one, while its peer sends. Every byte must come, once and in
-// order, and the context must end with the peer and not before.
+// TestStreamIsWhole makes random calls, like servers, handlers and new owners of a connection do,
+// while the peer sends. Every byte must arrive once and in order. The context must end with the
+// peer and not before.
 func TestStreamIsWhole(t *testing.T) {
 	clientconn.NeedsHabits(t)
 	for seed := range uint64(2000) {
@@ -37,7 +37,7 @@ func TestStreamIsWhole(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("seed %d: the context has ended with its client there", seed)
 			}
-			// A deadline of its own would end the look, as it ends the server's.
+			// A deadline would end the check, as it ends the server's own.
 			_ = conn.SetReadDeadline(time.Time{})
 			_, _ = conn.Read(make([]byte, 1))
 			_ = peer.Close()
@@ -64,15 +64,15 @@ func sendSlowly(peer interface{ Write([]byte) (int, error) }, data []byte, rando
 	}
 }
 
-// doAnything does one thing with conn, and returns what it has read.
+// doAnything makes one random call on conn, and returns the bytes that it has read.
 func doAnything(t *testing.T, conn *clientconn.Conn, random *rand.Rand) []byte {
 	t.Helper()
 	switch random.IntN(6) {
 	case 0:
 		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 	case 1, 2:
-		// The server's background read. If the client is looked for, or something was
-		// found, it has something to return.
+		// The server's background read. If a check runs or has found a byte, the read returns
+		// something.
 		_ = conn.SetReadDeadline(time.Time{})
 		p := make([]byte, 1)
 		n, err := conn.Read(p)

@@ -9,26 +9,26 @@ import (
 	"snowgate/internal/panics"
 )
 
-// Glance is how long a handler runs before its client is looked for, at most. It is at
-// least half of that.
+// Glance is the longest time that a handler runs before the disconnect check of its client begins.
+// The shortest is half of it.
 const Glance = 100 * time.Millisecond
 
-// Waiters are the connections of a server on which something was asked a moment ago. One
-// timer does for all, which runs while there are any and counts ticks, so that nobody reads
-// a clock. The zero value is usable. It is safe for concurrent use.
+// Waiters are the connections of a server whose handlers may need a disconnect check. One timer
+// serves them all. It runs while there are any, and counts ticks, so that no request reads a clock.
+// The zero value is ready to use. Waiters is safe for concurrent use.
 type Waiters struct {
-	tick     atomic.Uint64
-	answered cohort.Cohort // who has answered a request and is about to read the next one
+	tick      atomic.Uint64
+	responded cohort.Cohort // gathers goroutines that have responded before they read the next request
 
 	mu    sync.Mutex
 	conns []*Conn
-	spare []*Conn     // empty, for the next sweep
-	timer *time.Timer // nil: was never needed
-	runs  bool        // the timer does
+	spare []*Conn     // empty slice for the next sweep
+	timer *time.Timer // nil: not needed yet
+	runs  bool        // the timer runs
 }
 
-// add has c visited at every tick until that wants no more. It is called with a lock of c
-// held, and so calls nothing of c.
+// add makes the timer visit c at every tick, until c wants no more visits. The caller holds a lock
+// of c, so add must not call methods of c.
 func (w *Waiters) add(c *Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,7 +36,7 @@ func (w *Waiters) add(c *Conn) {
 	w.run()
 }
 
-// run sees to it that the timer does. It needs mu.
+// run starts the timer if it does not run. The caller holds mu.
 func (w *Waiters) run() {
 	switch {
 	case w.runs:
@@ -49,8 +49,8 @@ func (w *Waiters) run() {
 	w.runs = true
 }
 
-// sweep visits the connections. Those that wait for less than two ticks stay: the first
-// may have come at once.
+// sweep visits the connections. A connection that has waited for less than two ticks stays, because
+// its first tick may have come at once.
 func (w *Waiters) sweep() {
 	now := w.tick.Add(1)
 	w.mu.Lock()

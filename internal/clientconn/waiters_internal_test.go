@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Nobody waits on a server on which nothing happens, and its timer rests.
+// TestWaitersAreLetGo: on an idle server there are no waiters, and the timer does not run.
 func TestWaitersAreLetGo(t *testing.T) {
 	NeedsHabits(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -18,7 +18,7 @@ func TestWaitersAreLetGo(t *testing.T) {
 			defer far.Close()
 			defer conn.Close()
 			ConnContext(t.Context(), conn)
-			for range 3 { // the later ones while it waits
+			for range 3 { // the later ones while the timer runs
 				_ = conn.SetReadDeadline(time.Time{})
 				_, _ = conn.Read(make([]byte, 1))
 			}
