@@ -8,7 +8,7 @@ import (
 	"snowgate/internal/logsink"
 )
 
-// BenchmarkBatched is what an access line costs beyond its making.
+// BenchmarkBatched measures the cost of an access line without formatting it.
 func BenchmarkBatched(b *testing.B) {
 	s := logsink.New(io.Discard, logsink.Options{})
 	defer s.Close()

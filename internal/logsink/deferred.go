@@ -8,8 +8,8 @@ import (
 	"snowgate/internal/panics"
 )
 
-// together is how many lines a [Deferred] makes at a time. The code that makes them is
-// large: from the second line on it is in the caches of the processor.
+// together is how many lines a [Deferred] formats at a time. The code that formats them is large:
+// from the second line on, it is in the processor's caches.
 const together = 32
 
 // Limits of the queue while lines are being made: a number of lines and, beyond the first freely
@@ -20,36 +20,36 @@ const (
 	freely      = 2 * together // not weighed: usually there are no more
 )
 
-// Weighty is implemented by fields that keep much memory until their line is made.
+// Weighty is implemented by fields that hold much memory until their line is formatted.
 type Weighty interface {
-	// Weight returns about how many bytes that is.
+	// Weight returns that memory, in bytes, roughly.
 	Weight() int
 }
 
-// Deferred makes lines of what is to be said, some at a time. Use [Sink.Deferred]. It is safe
-// for concurrent use.
+// Deferred formats lines later, several at a time. [Sink.Deferred] makes one. It is safe for
+// concurrent use.
 type Deferred struct {
 	sink    *Sink
 	logger  zerolog.Logger
 	message string
 
-	making sync.Mutex // held while lines are made; guards spare
-	spare  []saying   // empty; the next pending
+	making sync.Mutex // held while lines are formatted; guards spare
+	spare  []saying   // empty; becomes the next pending
 
 	mu      sync.Mutex
 	pending []saying
-	held    int // bytes, of those that were weighed
+	held    int // bytes of the weighed lines
 	closed  bool
 }
 
-// saying is a line that was not made yet.
+// saying is a line that is not formatted yet.
 type saying struct {
 	level  zerolog.Level
 	fields zerolog.LogObjectMarshaler
 }
 
-// Deferred returns what makes lines that end with message, as logger would, and hands them to
-// [Sink.Batched], wherever logger writes to. A sink has one at most.
+// Deferred returns a Deferred whose lines have the given message, like lines of logger. It passes
+// the lines to [Sink.Batched], whatever the output of logger. A sink has at most one Deferred.
 func (s *Sink) Deferred(logger zerolog.Logger, message string) *Deferred {
 	d := &Deferred{sink: s, logger: logger.Output(s.Batched()), message: message}
 	s.deferred.Store(d)
@@ -82,7 +82,7 @@ func (d *Deferred) Add(level zerolog.Level, fields zerolog.LogObjectMarshaler) b
 	return true
 }
 
-// admit reports whether fields may wait. It needs mu.
+// admit reports whether there is room for fields. The caller holds mu.
 func (d *Deferred) admit(fields zerolog.LogObjectMarshaler) bool {
 	if len(d.pending) < freely {
 		return true
@@ -98,7 +98,7 @@ func (d *Deferred) admit(fields zerolog.LogObjectMarshaler) bool {
 	return true
 }
 
-// close has lines made at once from now on.
+// close makes the waiting lines, and formats later lines at once.
 func (d *Deferred) close() {
 	d.mu.Lock()
 	d.closed = true
@@ -106,8 +106,8 @@ func (d *Deferred) close() {
 	d.flush()
 }
 
-// flush makes the lines that were not made yet. When it returns they are in the sink, and so
-// are those that somebody else was making.
+// flush formats the waiting lines. When it returns, these lines are in the sink, and so are lines
+// that another goroutine was formatting.
 func (d *Deferred) flush() {
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -119,17 +119,17 @@ func (d *Deferred) flush() {
 		d.say(one)
 	}
 	clear(pending)
-	if cap(pending) <= 8*together { // else it was a rare one
+	if cap(pending) <= 8*together { // a larger one is rare and not kept
 		d.spare = pending[:0]
 	}
 }
 
-// say makes one line. If that panics, the line says so: it is nobody's fault who happens to be
-// here.
+// say formats one line. If that panics, it logs the panic instead: the panic is not the fault of
+// the goroutine that happens to format the line.
 func (d *Deferred) say(one saying) {
 	defer func() {
 		if value := recover(); value != nil {
-			p := panics.Caught(panics.Log, value) // to tell it would wait for this line
+			p := panics.Caught(panics.Log, value) // telling it would wait for this line
 			d.logger.Error().Timestamp().Str("line", d.message).Str("stack", p.Stack).Msgf("a line of the log cannot be made: %v", p)
 		}
 	}()

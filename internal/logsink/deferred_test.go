@@ -17,11 +17,11 @@ import (
 	"snowgate/internal/logsink"
 )
 
-// saying is something to be said, which counts how often it was.
+// saying is the fields of a line. It counts how often it is formatted.
 type saying struct {
 	number int
 	said   *atomic.Int64
-	f      func() // called meanwhile
+	f      func() // called during formatting
 }
 
 func (s saying) MarshalZerologObject(e *zerolog.Event) {
@@ -34,7 +34,7 @@ func (s saying) MarshalZerologObject(e *zerolog.Event) {
 	}
 }
 
-// newDeferred returns the parts in a bubble, which ends with the test.
+// newDeferred returns the parts of the test in a synctest bubble, which ends with the test.
 func newDeferred(t *testing.T, o logsink.Options) (*reader, *logsink.Sink, *logsink.Deferred) {
 	t.Helper()
 	r := new(reader)
@@ -74,8 +74,8 @@ func TestDeferredLinesAreWrittenWithinTheDelay(t *testing.T) {
 	})
 }
 
-// Some are made together, without waiting for the delay, so that what they are about is not
-// kept for long.
+// TestDeferredLinesAreMadeTogether: a number of lines is formatted together without waiting for the
+// delay, so that their fields are not kept for long.
 func TestDeferredLinesAreMadeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, d := newDeferred(t, logsink.Options{})
@@ -114,7 +114,7 @@ func TestDeferredLinesKeepTheirPlace(t *testing.T) {
 	})
 }
 
-// A line that cannot be made takes nobody along.
+// TestDeferredLineThatPanics: a line that cannot be formatted does not affect others.
 func TestDeferredLineThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s, d := newDeferred(t, logsink.Options{})
@@ -130,8 +130,8 @@ func TestDeferredLineThatPanics(t *testing.T) {
 	})
 }
 
-// TestDeferredLinesAreWhole has many say much at once: nothing is lost or said twice, and each
-// of them is heard in order.
+// TestDeferredLinesAreWhole: many goroutines log many lines at once. No line is lost or repeated,
+// and the lines of each goroutine stay in order.
 func TestDeferredLinesAreWhole(t *testing.T) {
 	const speakers, lines = 8, 2000
 	var text bytes.Buffer
@@ -170,7 +170,7 @@ func TestDeferredLinesAreWhole(t *testing.T) {
 	}
 }
 
-// heavy is what keeps 32 KiB until it is said.
+// heavy is fields that hold 32 KiB until they are formatted.
 type heavy struct {
 	saying
 	text []byte
@@ -178,8 +178,9 @@ type heavy struct {
 
 func (h *heavy) Weight() int { return len(h.text) }
 
-// While a line is being made, those that wait for it are bounded, by number and by what they
-// keep; the others are lost, are their caller's again, and are counted one by one.
+// TestDeferredLinesThatWaitAreBounded: while a line is formatted, waiting lines are limited by
+// number and by memory. Other lines are lost, belong to their caller again, and are counted one by
+// one.
 func TestDeferredLinesThatWaitAreBounded(t *testing.T) {
 	for _, test := range []struct{ weight, most int }{{0, 4096}, {32 << 10, 64 + 128}} {
 		const lines = 100_000
@@ -187,14 +188,14 @@ func TestDeferredLinesThatWaitAreBounded(t *testing.T) {
 		s := logsink.New(io.Discard, logsink.Options{Limit: 64 << 20})
 		d := s.Deferred(zerolog.New(nil), "x")
 		var making sync.WaitGroup
-		making.Go(func() { // an error is made by who adds it
+		making.Go(func() { // the goroutine that adds an error formats it
 			d.Add(zerolog.ErrorLevel, saying{f: func() { close(makes); <-goOn }})
 		})
 		<-makes
 		var said, taken atomic.Int64
 		var flushing sync.WaitGroup
 		for range lines / 25 {
-			flushing.Go(func() { // every 32nd of them waits until the line is made
+			flushing.Go(func() { // every 32nd waits until the line is formatted
 				for range 25 {
 					one := &heavy{saying{said: &said}, make([]byte, test.weight)}
 					if d.Add(zerolog.InfoLevel, one) {
@@ -203,7 +204,7 @@ func TestDeferredLinesThatWaitAreBounded(t *testing.T) {
 				}
 			})
 		}
-		// Of those who wait to make lines, each has 24 left at most.
+		// Each goroutine that waits to format lines has at most 24 left.
 		least := uint64(lines - test.most - test.most/32*24)
 		deadline := time.Now().Add(10 * time.Second)
 		for s.Lost() < least && time.Now().Before(deadline) {
@@ -223,7 +224,7 @@ func TestDeferredLinesThatWaitAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkDeferred is what a line costs that is made with others.
+// BenchmarkDeferred measures the cost of a line that is formatted together with others.
 func BenchmarkDeferred(b *testing.B) {
 	s := logsink.New(io.Discard, logsink.Options{})
 	defer s.Close()

@@ -33,27 +33,26 @@ import (
 // Defaults of [Options].
 const (
 	DefaultDelay    = 100 * time.Millisecond
-	DefaultBatch    = 64 << 10 // what a pipe of Linux takes at once
+	DefaultBatch    = 64 << 10 // capacity of a pipe on Linux
 	DefaultLimit    = 4 << 20
 	DefaultPatience = 100 * time.Millisecond
 )
 
-// Options is the configuration of [New]. The zero value is usable.
+// Options is the configuration of [New]. The zero value is ready to use.
 type Options struct {
-	// Delay is the longest that a line waits for others. Default: 100 ms.
+	// Delay is the longest time that a line waits for others. Default: 100 ms.
 	Delay time.Duration
-	// Batch is the number of bytes that are written without waiting for more.
-	// Default: 64 KiB.
+	// Batch is the number of bytes that are written without waiting for more. Default: 64 KiB.
 	Batch int
-	// Limit bounds the bytes that wait to be written while others are being
-	// written, which are as many at most. Default: 4 MiB.
+	// Limit is the maximum number of bytes that wait during a write. The write itself has at most
+	// as many. Default: 4 MiB.
 	Limit int
-	// Patience bounds how long [Sink.Write] waits until its line is written, and
-	// ten times of it how long [Sink.Close] does. Default: 100 ms.
+	// Patience limits how long [Sink.Write] waits for its line. [Sink.Close] waits ten times as
+	// long. Default: 100 ms.
 	Patience time.Duration
 }
 
-// Sink takes log lines. Use [New]. It is safe for concurrent use.
+// Sink is a destination for log lines. [New] makes one. It is safe for concurrent use.
 type Sink struct {
 	out      io.Writer
 	opts     Options
@@ -61,21 +60,21 @@ type Sink struct {
 
 	mu      sync.Mutex
 	waiting []byte        // whole lines
-	spare   []byte        // empty; the next waiting
-	told    chan struct{} // closed when what waits now is written; nil: nobody asked
-	unsaid  uint64        // lines lost that the log does not tell of yet
+	spare   []byte        // empty; becomes the next waiting
+	told    chan struct{} // closed when the waiting lines are written; nil: nobody waits
+	unsaid  uint64        // lost lines that the log does not mention yet
 	closed  bool
 
 	lost    atomic.Uint64
-	stalled atomic.Bool   // a line was waited for in vain, and nothing was written since
+	stalled atomic.Bool   // a Write has given up waiting, and nothing was written since
 	wake    chan struct{} // something waits
-	hurry   chan struct{} // it shall not wait for more
+	hurry   chan struct{} // do not wait for more lines
 	closing chan struct{}
 	ended   chan struct{}
 }
 
-// New returns a sink that writes to out, batch by batch, each with one Write of
-// whole lines. It is closed when it is not used any more.
+// New returns a sink that writes to out in batches. Each batch is one Write of whole lines. The
+// caller must close the sink after use.
 func New(out io.Writer, o Options) *Sink {
 	o.Delay = cmp.Or(o.Delay, DefaultDelay)
 	o.Batch = cmp.Or(o.Batch, DefaultBatch)
@@ -93,10 +92,9 @@ func New(out io.Writer, o Options) *Sink {
 	return s
 }
 
-// Write takes one line, with its line feed, and returns when it is written. It
-// gives up after Patience, and as long as nothing is written after that it does
-// not wait at all; the line is written later, or counted by [Sink.Lost]. It never
-// returns an error.
+// Write takes one line, including its line feed, and returns when the line is written. It gives up
+// after Patience. Until the next successful write, further calls then do not wait at all. Such a
+// line is written later, or counted by [Sink.Lost]. Write never returns an error.
 func (s *Sink) Write(line []byte) (int, error) {
 	written := s.urgent(line)
 	if written == nil || s.stalled.Load() {
@@ -112,8 +110,8 @@ func (s *Sink) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Batched returns a writer for lines that need not be written at once. It only
-// notes them, and never waits; those of level error and above hurry the others.
+// Batched returns a writer for lines that may be written later. It only queues them, and never
+// waits. Lines of level error and above make the sink write at once.
 func (s *Sink) Batched() zerolog.LevelWriter { return batched{s} }
 
 type batched struct{ sink *Sink }
@@ -137,8 +135,8 @@ func (b batched) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	return len(line), nil
 }
 
-// urgent adds a line and returns what tells that it is written, nil if it is
-// lost.
+// urgent queues a line. It returns a channel that is closed when the line is written, or nil if the
+// line is lost.
 func (s *Sink) urgent(line []byte) <-chan struct{} {
 	s.makeDeferred()
 	s.mu.Lock()
@@ -153,7 +151,7 @@ func (s *Sink) urgent(line []byte) <-chan struct{} {
 	return s.told
 }
 
-// add makes a line wait, unless that would exceed limit. It needs mu.
+// add queues a line, unless that would exceed limit. The caller holds mu.
 func (s *Sink) add(line []byte, limit int) bool {
 	if s.closed || len(s.waiting)+len(line) > limit {
 		s.unsaid++
@@ -167,7 +165,7 @@ func (s *Sink) add(line []byte, limit int) bool {
 	return true
 }
 
-// lose counts a line that was lost before it was made.
+// lose counts a line that was lost before it was formatted.
 func (s *Sink) lose() {
 	s.mu.Lock()
 	s.unsaid++
@@ -176,12 +174,11 @@ func (s *Sink) lose() {
 	signal(s.wake)
 }
 
-// Lost returns how many lines were lost so far.
+// Lost returns the number of lines lost so far.
 func (s *Sink) Lost() uint64 { return s.lost.Load() }
 
-// Close writes what waits and ends the goroutine of the sink. If nobody reads
-// what is written, it gives up after ten times Patience. Lines that come later
-// are lost. It may be called more than once.
+// Close writes the waiting lines and ends the goroutine of the sink. If the output is stuck, Close
+// gives up after ten times Patience. Later lines are lost. Close may be called more than once.
 func (s *Sink) Close() {
 	if d := s.deferred.Load(); d != nil {
 		d.close()
@@ -221,14 +218,14 @@ func (s *Sink) run(context.Context) {
 	}
 }
 
-// makeDeferred makes the lines that were not made yet.
+// makeDeferred formats the waiting lines of the Deferred.
 func (s *Sink) makeDeferred() {
 	if d := s.deferred.Load(); d != nil {
 		d.flush()
 	}
 }
 
-// flush writes what waits, and how many lines were lost behind it.
+// flush writes the waiting lines, followed by the number of lines lost after them.
 func (s *Sink) flush() {
 	s.makeDeferred()
 	s.mu.Lock()
@@ -242,21 +239,21 @@ func (s *Sink) flush() {
 		return
 	}
 	if n, err := s.out.Write(batch); err != nil {
-		s.lost.Add(uint64(bytes.Count(batch[n:], []byte{'\n'}))) // nobody is left to be told
+		s.lost.Add(uint64(bytes.Count(batch[n:], []byte{'\n'}))) // the log itself cannot mention these
 	}
 	s.stalled.Store(false)
 	if told != nil {
 		close(told)
 	}
 	if cap(batch) > 8*s.opts.Batch {
-		return // it was a rare one: its memory is not kept
+		return // such a batch is rare; its memory is not kept
 	}
 	s.mu.Lock()
 	s.spare = batch[:0]
 	s.mu.Unlock()
 }
 
-// notice is the line that tells of lost ones.
+// notice returns the line that reports lost lines.
 func notice(lines uint64) []byte {
 	var line bytes.Buffer
 	logger := zerolog.New(&line)
@@ -267,6 +264,6 @@ func notice(lines uint64) []byte {
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is on its way already
+	default: // signaled already
 	}
 }

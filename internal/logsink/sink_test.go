@@ -17,11 +17,11 @@ import (
 	"snowgate/internal/logsink"
 )
 
-// reader is where a sink writes to. It takes a batch only when it is let.
+// reader is the output of a sink. It accepts a batch only when the test allows it.
 type reader struct {
 	mu      sync.Mutex
 	batches []string
-	gate    chan struct{} // nil: everything is taken at once
+	gate    chan struct{} // nil: everything is accepted at once
 }
 
 func (r *reader) Write(batch []byte) (int, error) {
@@ -88,8 +88,8 @@ func TestFullBatchIsWrittenAtOnce(t *testing.T) {
 	})
 }
 
-// What the gateway has to say is written when Write returns, behind what was
-// noted before: in a log, the order is the story.
+// TestWriteReturnsWhenWritten: a line of the gateway is written when Write returns, after the lines
+// queued before it. The order of a log matters.
 func TestWriteReturnsWhenWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r reader
@@ -125,8 +125,7 @@ func TestErrorsHurry(t *testing.T) {
 	}
 }
 
-// A log that nobody reads must cost the gateway neither its requests nor its
-// memory.
+// TestNobodyReads: a log that nobody reads must not cost the gateway its requests or its memory.
 func TestNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reader{gate: make(chan struct{})}
@@ -145,7 +144,7 @@ func TestNobodyReads(t *testing.T) {
 			t.Errorf("%d lines of requests were lost, want %d", lost, want)
 		}
 		for range limit/8/8 + 3 {
-			say(s, "warning") // has an eighth of the room for itself
+			say(s, "warning") // an eighth of the room is reserved for it
 		}
 		if lost, want := s.Lost(), uint64(limit/8+limit/8/8+3); lost != want {
 			t.Errorf("%d lines were lost with those that had room of their own, want %d", lost, want)
@@ -172,7 +171,7 @@ func TestNobodyReads(t *testing.T) {
 	})
 }
 
-// Once the log is read again, Write waits for its line again.
+// TestReadingGoesOn: when the log is read again, Write waits for its line again.
 func TestReadingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reader{gate: make(chan struct{})}
@@ -203,7 +202,7 @@ func TestCloseWritesWhatWaits(t *testing.T) {
 	})
 }
 
-// Close does not wait for the delay of what is under way.
+// TestCloseDoesNotWaitForMore: Close does not wait for Delay.
 func TestCloseDoesNotWaitForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r reader
@@ -219,7 +218,7 @@ func TestCloseDoesNotWaitForMore(t *testing.T) {
 	})
 }
 
-// Lines that were lost are told of once.
+// TestLostLinesAreToldOfOnce: the log mentions lost lines once.
 func TestLostLinesAreToldOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reader{gate: make(chan struct{})}
@@ -246,7 +245,7 @@ func TestCloseGivesUp(t *testing.T) {
 		if took := time.Since(begin); took != 10*logsink.DefaultPatience {
 			t.Errorf("Close took %s, want %s", took, 10*logsink.DefaultPatience)
 		}
-		close(r.gate) // or the goroutine of the sink outlives the test
+		close(r.gate) // otherwise the goroutine of the sink outlives the test
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Read reads what is there into p, which must not be empty. If nothing is, the error is
-// [syscall.EAGAIN]; at the end of what the peer sends it is [io.EOF].
+// Read reads available bytes into p, which must not be empty. It returns [syscall.EAGAIN] if none
+// are available, and [io.EOF] at the end of the peer's data.
 func Read(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := read(fd, p)
@@ -24,8 +24,8 @@ func Read(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Write writes as much of p as is taken without waiting. If nothing is, the error is
-// [syscall.EAGAIN].
+// Write writes as much of p as the socket takes without waiting. It returns [syscall.EAGAIN] if the
+// socket takes nothing.
 func Write(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := write(fd, p)
@@ -36,8 +36,8 @@ func Write(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Peek looks whether there is something to be read, and reads nothing. The error is nil if there
-// is, [syscall.EAGAIN] if nothing is, and [io.EOF] at the end of what the peer sends.
+// Peek checks for input without reading it. It returns nil if bytes are available, [syscall.EAGAIN]
+// if none are, and [io.EOF] at the end of the peer's data.
 func Peek(fd uintptr) error {
 	var p [1]byte
 	for {
@@ -52,9 +52,9 @@ func Peek(fd uintptr) error {
 	}
 }
 
-// MustWait reports whether err, of [Read], [Write] or [Peek], says that nothing can be done without
-// waiting.
+// MustWait reports whether err, returned by [Read], [Write] or [Peek], means that the call would
+// have to wait.
 func MustWait(err error) bool { return isErrno(err, syscall.EAGAIN) }
 
-// isErrno is [errors.Is] for what a system call returns, which is never wrapped.
+// isErrno is [errors.Is] for errors of system calls, which are never wrapped.
 func isErrno(err error, number syscall.Errno) bool { return err == number } //nolint:errorlint // see above

@@ -12,9 +12,8 @@ import (
 	"syscall"
 )
 
-// Conn is a TCP connection with the same behaviour as the one it wraps, whose Read and Write
-// are those of this package as long as they are about few bytes. It is safe for
-// concurrent use.
+// Conn is a TCP connection that behaves like the one it wraps. For small buffers, its Read and
+// Write use the calls of this package. It is safe for concurrent use.
 type Conn struct {
 	*net.TCPConn
 
@@ -23,17 +22,17 @@ type Conn struct {
 
 // side is one direction of a connection.
 type side struct {
-	busy sync.Mutex                                    // held by the call that what follows is about
+	busy sync.Mutex                                    // held by the call that uses the fields below
 	do   func(step func(fd uintptr) bool) error        // RawConn.Read or RawConn.Write
 	call func(fd uintptr, p []byte) (n int, err error) // Read or Write
-	all  bool                                          // not only what can be done at once
-	step func(fd uintptr) bool                         // side.goOn, made once
+	all  bool                                          // finish only when all of p is done
+	step func(fd uintptr) bool                         // side.goOn, allocated once
 	p    []byte
-	n    int   // of p that are done
-	err  error // by which it ended
+	n    int   // bytes of p that are done
+	err  error // the error that ended the call
 }
 
-// Wrap returns c as a Conn, or as it is if it is no TCP connection.
+// Wrap returns c as a Conn. It returns c unchanged if c is not a TCP connection.
 func Wrap(c net.Conn) net.Conn {
 	if conn, _ := wrap(c); conn != nil {
 		return conn
@@ -52,7 +51,7 @@ type Pooled struct {
 	raw peeked
 }
 
-// WrapPooled returns c as a Pooled, or as it is if it is no TCP connection.
+// WrapPooled returns c as a Pooled. It returns c unchanged if c is not a TCP connection.
 func WrapPooled(c net.Conn) net.Conn {
 	if conn, raw := wrap(c); conn != nil {
 		return &Pooled{conn, peeked{raw}}
@@ -81,7 +80,8 @@ func (p *peeked) Read(f func(fd uintptr) bool) error {
 	return cmp.Or(err, fault)
 }
 
-// wrap returns nil if c is no TCP connection, or closed, which it says itself.
+// wrap returns nil if c is not a TCP connection, or is closed. A closed connection reports that
+// itself.
 func wrap(c net.Conn) (*Conn, syscall.RawConn) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -127,7 +127,7 @@ func (s *side) run(p []byte) (int, error) {
 	return s.n, err
 }
 
-// goOn does what can be done without waiting, and reports whether the call is over.
+// goOn does what is possible without waiting. It reports whether the call is done.
 func (s *side) goOn(fd uintptr) bool {
 	for {
 		n, err := s.call(fd, s.p[s.n:])
@@ -144,7 +144,7 @@ func (s *side) goOn(fd uintptr) bool {
 	}
 }
 
-// explain returns err as the connection itself would.
+// explain returns err in the form that net.TCPConn uses.
 func (c *Conn) explain(operation string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err

@@ -7,14 +7,14 @@ import (
 	"net"
 )
 
-// Wrap returns c as it is: here sockets are not read and written by number.
+// Wrap returns c unchanged, because this package does not support sockets on this system.
 func Wrap(c net.Conn) net.Conn { return c }
 
-// WrapPooled returns c as it is, too.
+// WrapPooled returns c unchanged.
 func WrapPooled(c net.Conn) net.Conn { return c }
 
 // CanAwait returns false.
 func CanAwait(net.Conn) bool { return false }
 
-// Await is for those of which CanAwait returns true.
+// Await returns an error. It is only for connections for which CanAwait returns true.
 func Await(net.Conn) error { return errors.ErrUnsupported }

@@ -17,7 +17,7 @@ import (
 	"snowgate/internal/nonblock"
 )
 
-// sockets returns both ends of a TCP connection, as they are.
+// sockets returns both ends of a TCP connection, unwrapped.
 func sockets(t *testing.T) (near, far net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,7 +35,8 @@ func sockets(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// Each is done with a plain connection and with a wrapped one, and must come to the same.
+// TestLikeThePlainConnection makes the same calls on a plain connection and on a wrapped one. The
+// results must be equal.
 func TestLikeThePlainConnection(t *testing.T) {
 	soon := func() time.Time { return time.Now().Add(20 * time.Millisecond) }
 	read := func(c net.Conn, size int) (int, error) { return c.Read(make([]byte, size)) }
@@ -115,7 +116,7 @@ func TestLikeThePlainConnection(t *testing.T) {
 	}
 }
 
-// explained is the text of err without the addresses.
+// explained returns the text of err without the addresses.
 func explained(err error) string {
 	if wrapped, ok := errors.AsType[*net.OpError](err); ok {
 		return wrapped.Op + " " + wrapped.Net + " " + wrapped.Err.Error()
@@ -126,8 +127,8 @@ func explained(err error) string {
 	return ""
 }
 
-// Every byte arrives, in order, in pieces of all sizes, though the receiver is slow and
-// deadlines interrupt both.
+// TestEveryByteArrives: every byte arrives in order, in pieces of all sizes, even though the
+// receiver is slow and deadlines interrupt both sides.
 func TestEveryByteArrives(t *testing.T) {
 	near, far := sockets(t)
 	from, to := nonblock.Wrap(near), nonblock.Wrap(far)
@@ -169,7 +170,7 @@ func TestEveryByteArrives(t *testing.T) {
 	}
 }
 
-// Whoever reads or writes while another call is under way is served by the ordinary way.
+// TestConcurrentUse: a Read or Write during another one uses the wrapped connection's.
 func TestConcurrentUse(t *testing.T) {
 	near, far := sockets(t)
 	c := nonblock.Wrap(near)
@@ -198,7 +199,7 @@ func TestConcurrentUse(t *testing.T) {
 				done := left == 0
 				mu.Unlock()
 				if done {
-					_ = c.SetReadDeadline(time.Unix(1, 0)) // the others go home
+					_ = c.SetReadDeadline(time.Unix(1, 0)) // end the other goroutines
 				}
 				if err != nil || done {
 					return
@@ -234,7 +235,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// What is no TCP connection stays what it is.
+// TestOthersAreLeftAlone: connections that are not TCP stay unchanged.
 func TestOthersAreLeftAlone(t *testing.T) {
 	near, _ := net.Pipe()
 	if nonblock.Wrap(near) != near || nonblock.WrapPooled(near) != near {
@@ -242,7 +243,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A pool is called when there is something to be seen, and only then.
+// TestPooled: the function of a pool is called when the socket has input, and only then.
 func TestPooled(t *testing.T) {
 	notCalled := errors.New("not called, and no error")
 	tests := map[string]struct {
@@ -273,7 +274,7 @@ func TestPooled(t *testing.T) {
 			}
 			look()
 			for late := time.Now().Add(5 * time.Second); found == notCalled && test.want != notCalled && time.Now().Before(late); {
-				look() // until the kernel has delivered what happened
+				look() // until the kernel has delivered the event
 			}
 			if !errors.Is(found, test.want) {
 				t.Errorf("found %v, want %v", found, test.want)

@@ -21,7 +21,7 @@ func write(fd uintptr, p []byte) (int, error) {
 	return call(syscall.SYS_WRITE, fd, p)
 }
 
-// peek is recvfrom, which 386 has only as a part of another call.
+// peek is recvfrom, which 386 has only as part of another system call.
 func peek(fd uintptr, p []byte) (int, error) {
 	n, _, fault := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
 	if fault != 0 {
@@ -30,8 +30,8 @@ func peek(fd uintptr, p []byte) (int, error) {
 	return int(n), nil
 }
 
-// call is a system call with a buffer, of which the scheduler does not know. It must not
-// wait. The conversion is of the form that package unsafe allows for system calls.
+// call makes a system call with a buffer, without telling the scheduler. The system call must not
+// wait. The conversion has the form that package unsafe allows for system calls.
 func call(number, fd uintptr, p []byte) (int, error) {
 	n, _, fault := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
 	if fault != 0 {

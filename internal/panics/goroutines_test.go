@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// uncaught are the goroutines and callbacks that may do without [panics.Catch]: they touch nothing
-// of a client, a service, Redis or Docker.
+// uncaught lists the goroutines and callbacks that need no [panics.Catch]: they handle no data of a
+// client, a service, Redis or Docker.
 var uncaught = []struct{ at, why string }{
 	{"main.go untilSignal", "waits for signals of the operator"},
 	{"cli/echosignal_unix.go onHealthSignal", "waits for signals of the operator"},
@@ -23,11 +23,11 @@ var uncaught = []struct{ at, why string }{
 	{"proxy/docker/moby.go events", "cancels a context"},
 }
 
-// forTests are packages that only tests import.
+// forTests lists packages that only tests import.
 var forTests = []string{"integration/gatewaytest", "integration/cuttest", "proxy/docker/dockertest", "tokens/tokenstest", "tokens/tokenstest/redistest"}
 
-// TestEveryGoroutineCatchesItsPanics reads all of the module: a panic outside of any recover ends the process, and every
-// exchange with it.
+// TestEveryGoroutineCatchesItsPanics parses the whole module. A panic that nothing recovers ends
+// the process, and every exchange with it.
 func TestEveryGoroutineCatchesItsPanics(t *testing.T) {
 	t.Chdir("../..")
 	var found []string
@@ -64,7 +64,7 @@ func TestEveryGoroutineCatchesItsPanics(t *testing.T) {
 	}
 }
 
-// TestUncaughtGoroutinesAreFound shows what the test above takes for a fault.
+// TestUncaughtGoroutinesAreFound shows which code the test above reports.
 func TestUncaughtGoroutinesAreFound(t *testing.T) {
 	for start, want := range map[string]int{
 		`go work()`:              1,
@@ -92,13 +92,13 @@ func TestUncaughtGoroutinesAreFound(t *testing.T) {
 	}
 }
 
-// uncaughtStart is where something runs whose panics nobody recovers from.
+// uncaughtStart is a place that starts a goroutine or callback whose panics nothing recovers.
 type uncaughtStart struct {
 	function string
 	line     int
 }
 
-// uncaughtIn parses a file, or source if it is not nil.
+// uncaughtIn parses a file, or source if source is not nil.
 func uncaughtIn(name string, source any) ([]uncaughtStart, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
@@ -121,7 +121,7 @@ func uncaughtIn(name string, source any) ([]uncaughtStart, error) {
 	return found, nil
 }
 
-// startedBy returns what n has run on another goroutine, if it does.
+// startedBy returns the function that n starts on another goroutine, if any.
 func startedBy(n ast.Node) (work ast.Expr, starts bool) {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -134,9 +134,9 @@ func startedBy(n ast.Node) (work ast.Expr, starts bool) {
 	return nil, false
 }
 
-// catches reports whether work is a function literal that begins with a deferred Catch or Into,
-// or does nothing but run a loop in Keep. What it defers before that, to tell its end, is no
-// matter if it is the close of a channel.
+// catches reports whether work is a function literal that begins with a deferred Catch or Into, or
+// only runs a loop in Keep. Before that, it may only defer the close of a channel, which signals
+// its end.
 func catches(work ast.Expr) bool {
 	literal, ok := work.(*ast.FuncLit)
 	if !ok {

@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// Part is the part of the gateway in which a panic was caught.
+// Part is a part of the gateway, for counting its panics.
 type Part uint8
 
 // The parts.
@@ -38,13 +38,13 @@ const (
 	Health                // health checks
 	Discovery             // containers and their labels
 	Redis                 // commands, replies and probes
-	Feed                  // what the gateways tell each other
+	Feed                  // messages between gateways
 	Tokens                // watched tokens
 	Limits                // settled rates
 	IDs                   // the lease and the pace of the id generator
 	Log                   // log lines
-	Gateway               // listeners, configuration and what else goes on beside requests
-	parts                 // their number
+	Gateway               // listeners, configuration and other background work
+	parts                 // number of parts
 )
 
 var names = [parts]string{
@@ -52,7 +52,7 @@ var names = [parts]string{
 	"limits", "ids", "log", "gateway",
 }
 
-// String returns the name of p, which is the value of a label.
+// String returns the name of p, which is the value of a metric label.
 func (p Part) String() string { return names[p] }
 
 // Parts returns every part.
@@ -66,28 +66,29 @@ func Parts() []Part {
 
 var counts [parts]atomic.Uint64
 
-// Count returns how many panics were caught in p since the process began.
+// Count returns how many panics were caught in p since the process started.
 func Count(p Part) uint64 { return counts[p].Load() }
 
-// Panic is a panic that was caught. It is an error, for whoever waits for what it has ended.
+// Panic is a caught panic. It is an error for everything that waits for the goroutine.
 type Panic struct {
 	Part Part
-	// Stack holds the functions and lines that led to the panic, the innermost first. It is
-	// empty if the stack of that place was told less than a minute ago.
+	// Stack holds the functions and lines that led to the panic, the innermost first. It is empty
+	// if this place was reported less than a minute ago.
 	Stack string
-	// Untold is the number of panics of the same place that were not told since the last one.
+	// Untold is the number of panics at the same place that were not reported since the last
+	// report.
 	Untold uint64
 	what   string
 }
 
-// Error implements error. The text holds nothing that a caller has sent.
+// Error implements error. The text holds no bytes of a caller.
 func (p *Panic) Error() string { return "panic in " + p.Part.String() + ": " + p.what }
 
 var notify atomic.Pointer[func(*Panic)]
 
-// Notify has tell called for each panic that [Catch], [Into] or [Keep] catches, unless one of the
-// same place was told less than a minute ago. tell is called by the goroutine that panicked. Until
-// then, panics are written to the standard error.
+// Notify makes tell the function that reports the panics caught by [Catch], [Into] or [Keep]. A
+// place is reported at most once a minute. The goroutine that panicked calls tell. Before Notify,
+// panics are written to standard error.
 func Notify(tell func(*Panic)) { notify.Store(&tell) }
 
 func (p *Panic) tell() {
@@ -101,9 +102,9 @@ func (p *Panic) tell() {
 	fmt.Fprintf(os.Stderr, "snowgate: %v\n%s\n", p, p.Stack)
 }
 
-// Catch recovers from a panic, counts and tells it, and calls broken, if it is not nil, with a
-// [*Panic]. broken ends the exchange: it closes the connection, or fails whoever waits. A panic of
-// broken is caught as well. Catch must be deferred directly.
+// Catch recovers from a panic, counts and reports it, and calls broken with a [*Panic], if broken
+// is not nil. broken ends the exchange: it closes the connection, or passes the error to everything
+// that waits. A panic of broken is caught, too. Catch must be deferred directly.
 func Catch(part Part, broken func(error)) {
 	if value := recover(); value != nil {
 		p := Caught(part, value)
@@ -121,7 +122,7 @@ func (p *Panic) end(broken func(error)) {
 	broken(p)
 }
 
-// Into recovers from a panic, counts and tells it, and puts it into err. It must be deferred
+// Into recovers from a panic, counts and reports it, and stores it in err. It must be deferred
 // directly.
 func Into(part Part, err *error) {
 	if value := recover(); value != nil {
@@ -131,8 +132,8 @@ func Into(part Part, err *error) {
 	}
 }
 
-// Recovered counts and tells value, which was recovered from a panic, and returns it as an error. It
-// is for deferred functions that must not cost an allocation, which [Into] does.
+// Recovered counts and reports value, which was recovered from a panic, and returns it as an error.
+// It is for deferred functions that must avoid the allocation of [Into].
 func Recovered(part Part, value any) error {
 	p := Caught(part, value)
 	p.tell()
@@ -145,9 +146,9 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// Keep calls loop until it returns. After a panic it calls loop again, after a pause that doubles
-// up to 10 s, and is short again when loop has run for a minute. It returns early if ctx ends
-// during a pause.
+// Keep calls loop until loop returns. After a panic it pauses and calls loop again. The pause
+// doubles up to 10 s, and starts again at 50 ms after loop has run for a minute. Keep returns early
+// if ctx ends during a pause.
 func Keep(ctx context.Context, part Part, loop func(context.Context)) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		begun := time.Now()
@@ -173,8 +174,8 @@ func once(ctx context.Context, part Part, loop func(context.Context)) (err error
 	return nil
 }
 
-// Caught counts value, which was recovered from a panic, and describes it. It tells nobody: that
-// is for the caller, which the deferred function must be.
+// Caught counts value, which was recovered from a panic, and describes it. It does not report it;
+// the caller does. The caller must be the deferred function.
 func Caught(part Part, value any) *Panic {
 	counts[part].Add(1)
 	p := &Panic{Part: part, what: describe(value)}
@@ -185,11 +186,11 @@ func Caught(part Part, value any) *Panic {
 	return p
 }
 
-// maxText bounds what is told of a panic's value, in bytes.
+// maxText limits the reported text of a panic's value, in bytes.
 const maxText = 256
 
-// describe returns the text of an error of the runtime, which speaks of numbers and types, and
-// the type of any other value, which may hold what a caller has sent.
+// describe returns the text of a runtime error, which has only numbers and types. For all other
+// values it returns only the type, because the value may hold bytes of a caller.
 func describe(value any) string {
 	kind := reflect.TypeOf(value)
 	for kind.Kind() == reflect.Pointer {
@@ -204,11 +205,11 @@ func describe(value any) string {
 	return text[:min(len(text), maxText)]
 }
 
-// maxFrames bounds a stack.
+// maxFrames limits a stack.
 const maxFrames = 48
 
-// trace returns where the panic began, which is the innermost frame that is not of the runtime,
-// and the stack from there on.
+// trace returns where the panic began, which is the innermost frame outside of the runtime, and the
+// stack from there on.
 func trace() (at uintptr, stack string) {
 	var callers [maxFrames]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
@@ -219,7 +220,7 @@ func trace() (at uintptr, stack string) {
 		frame, more = frames.Next()
 		begun = begun || frame.Function == "runtime.gopanic"
 		if !begun || at == 0 && strings.HasPrefix(frame.Function, "runtime.") {
-			continue // of whoever recovers, or of the runtime
+			continue // frames of the recovering function or of the runtime
 		}
 		if at == 0 {
 			at = frame.PC
@@ -229,11 +230,11 @@ func trace() (at uintptr, stack string) {
 	return at, strings.TrimSuffix(b.String(), "\n")
 }
 
-// tellAgain is how long a place is not told again.
+// tellAgain is the shortest time between two reports of a place.
 const tellAgain = time.Minute
 
-// places are where panics began and who caught them. There are no more of them than the program
-// has code for.
+// places are the places where panics began, and the parts that caught them. The program's code
+// limits their number.
 var places struct {
 	sync.Mutex
 	known map[place]*telling
@@ -249,7 +250,7 @@ type telling struct {
 	untold uint64
 }
 
-// due reports whether a panic at that place is to be told, and how many were not.
+// due reports whether to report a panic at that place, and how many were not reported.
 func due(at place, now time.Time) (tell bool, untold uint64) {
 	places.Lock()
 	defer places.Unlock()
@@ -270,7 +271,8 @@ func due(at place, now time.Time) (tell bool, untold uint64) {
 	return true, untold
 }
 
-// Forget has every place told again. It is for tests that run more than once in one process.
+// Forget makes every place be reported again. It is for tests that run more than once in one
+// process.
 func Forget() {
 	places.Lock()
 	defer places.Unlock()

@@ -11,7 +11,7 @@ import (
 	"snowgate/internal/panics"
 )
 
-// told has the panics of the test noted.
+// told collects the panics that the test reports.
 func told(t *testing.T) *[]*panics.Panic {
 	t.Helper()
 	var list []*panics.Panic
@@ -47,7 +47,7 @@ func TestCatchEndsTheExchangeAndCounts(t *testing.T) {
 	}
 }
 
-// TestNothingOfACallerIsTold: neither the text of a panic nor an argument is.
+// TestNothingOfACallerIsTold: reports contain neither the text of a panic nor an argument.
 func TestNothingOfACallerIsTold(t *testing.T) {
 	list := told(t)
 	const secret = "sgt_secret\x1b[31m"
@@ -79,8 +79,8 @@ func TestBrokenMayPanic(t *testing.T) {
 	}
 }
 
-// TestKeepGoesOn: a loop that panics begins again, ever later, and the place is told once a
-// minute.
+// TestKeepGoesOn: a loop that panics starts again, after longer and longer pauses. The place is
+// reported once a minute.
 func TestKeepGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		list := told(t)
