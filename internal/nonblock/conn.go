@@ -3,13 +3,11 @@
 package nonblock
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
-	"syscall"
 )
 
 // Conn is a TCP connection that behaves like the one it wraps. For small buffers, its Read and
@@ -32,70 +30,22 @@ type side struct {
 	err  error // the error that ended the call
 }
 
-// Wrap returns c as a Conn. It returns c unchanged if c is not a TCP connection.
+// Wrap returns c as a Conn. It returns c unchanged if c is not a TCP connection, or is closed. A
+// closed connection reports that itself.
 func Wrap(c net.Conn) net.Conn {
-	if conn, _ := wrap(c); conn != nil {
-		return conn
-	}
-	return c
-}
-
-// Pooled is a Conn of a pool that looks, each time before it lends the connection, for what
-// nobody asked for: by the Read of a [syscall.RawConn], with a function that waits for nothing
-// and has no use for the response that nothing is there. That is found out without telling
-// the scheduler, and the function called only if there is something, or the end. A fault, which
-// is to be seen only once, Read returns itself.
-type Pooled struct {
-	*Conn
-
-	raw peeked
-}
-
-// WrapPooled returns c as a Pooled. It returns c unchanged if c is not a TCP connection.
-func WrapPooled(c net.Conn) net.Conn {
-	if conn, raw := wrap(c); conn != nil {
-		return &Pooled{conn, peeked{raw}}
-	}
-	return c
-}
-
-// SyscallConn implements [syscall.Conn].
-func (p *Pooled) SyscallConn() (syscall.RawConn, error) { return &p.raw, nil }
-
-type peeked struct{ syscall.RawConn }
-
-func (p *peeked) Read(f func(fd uintptr) bool) error {
-	var fault error
-	err := p.RawConn.Read(func(fd uintptr) bool {
-		switch found := Peek(fd); {
-		case MustWait(found):
-			return true
-		case found == nil, errors.Is(found, io.EOF):
-			return f(fd)
-		default:
-			fault = found
-			return true
-		}
-	})
-	return cmp.Or(err, fault)
-}
-
-// wrap returns nil if c is not a TCP connection, or is closed. A closed connection reports that
-// itself.
-func wrap(c net.Conn) (*Conn, syscall.RawConn) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
-		return nil, nil
+		return c
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return nil, nil
+		return c
 	}
 	conn := &Conn{TCPConn: tcp}
 	conn.in.do, conn.in.call = raw.Read, Read
 	conn.out.do, conn.out.call, conn.out.all = raw.Write, Write, true
 	conn.in.step, conn.out.step = conn.in.goOn, conn.out.goOn
-	return conn, raw
+	return conn
 }
 
 // Read implements [net.Conn].

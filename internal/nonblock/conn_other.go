@@ -10,9 +10,6 @@ import (
 // Wrap returns c unchanged, because this package does not support sockets on this system.
 func Wrap(c net.Conn) net.Conn { return c }
 
-// WrapPooled returns c unchanged.
-func WrapPooled(c net.Conn) net.Conn { return c }
-
 // CanAwait returns false.
 func CanAwait(net.Conn) bool { return false }
 

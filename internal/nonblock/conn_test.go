@@ -238,60 +238,9 @@ func TestNothingIsAllocated(t *testing.T) {
 // TestOthersAreLeftAlone: connections that are not TCP stay unchanged.
 func TestOthersAreLeftAlone(t *testing.T) {
 	near, _ := net.Pipe()
-	if nonblock.Wrap(near) != near || nonblock.WrapPooled(near) != near {
+	if nonblock.Wrap(near) != near {
 		t.Error("a pipe was wrapped")
 	}
-}
-
-// TestPooled: the function of a pool is called when the socket has input, and only then.
-func TestPooled(t *testing.T) {
-	notCalled := errors.New("not called, and no error")
-	tests := map[string]struct {
-		happens func(near, far net.Conn)
-		want    error
-	}{
-		"nothing": {func(net.Conn, net.Conn) {}, notCalled},
-		"data":    {func(_, far net.Conn) { _, _ = far.Write([]byte("x")) }, nil},
-		"the end": {func(_, far net.Conn) { _ = far.Close() }, io.EOF},
-		"a reset": {func(_, far net.Conn) { _, _ = far.(*net.TCPConn).SetLinger(0), far.Close() }, syscall.ECONNRESET},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			near, far := sockets(t)
-			test.happens(near, far)
-			raw, err := nonblock.WrapPooled(near).(syscall.Conn).SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := notCalled
-			look := func() {
-				if err := raw.Read(func(fd uintptr) bool {
-					found = nonblock.Peek(fd)
-					return true
-				}); err != nil {
-					found = err
-				}
-			}
-			look()
-			for late := time.Now().Add(5 * time.Second); found == notCalled && test.want != notCalled && time.Now().Before(late); {
-				look() // until the kernel has delivered the event
-			}
-			if !errors.Is(found, test.want) {
-				t.Errorf("found %v, want %v", found, test.want)
-			}
-		})
-	}
-	t.Run("closed", func(t *testing.T) {
-		near, _ := sockets(t)
-		_ = near.Close()
-		raw, err := nonblock.WrapPooled(near).(syscall.Conn).SyscallConn()
-		if err == nil {
-			err = raw.Read(func(uintptr) bool { t.Error("called on a closed connection"); return true })
-		}
-		if !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Read = %v", err)
-		}
-	})
 }
 
 func BenchmarkEcho(b *testing.B) {

@@ -114,7 +114,7 @@ func (dialing) DialHook(next redis.DialHook) redis.DialHook {
 			err = fmt.Errorf("%w", &dialError{err})
 			return failedConn{err, failedAddr{network, addr}}, nil //nolint:nilerr // the connection has it
 		}
-		return nonblock.WrapPooled(conn), nil
+		return nonblock.Wrap(conn), nil
 	}
 }
 

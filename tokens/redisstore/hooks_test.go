@@ -25,8 +25,8 @@ func TestConnectionsAreReadAndWrittenBehindTheScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, ok := conn.(*nonblock.Pooled); !ok {
-		t.Errorf("a connection is a %T, want a *nonblock.Pooled", conn)
+	if _, ok := conn.(*nonblock.Conn); !ok {
+		t.Errorf("a connection is a %T, want a *nonblock.Conn", conn)
 	}
 	one, other := net.Pipe()
 	defer func() { _, _ = one.Close(), other.Close() }()
