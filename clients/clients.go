@@ -86,6 +86,11 @@ type Client struct {
 	// CreatedAt and UpdatedAt tell when a client of the store was made and last
 	// changed, in whole milliseconds. Zero for others.
 	CreatedAt, UpdatedAt time.Time
+
+	// Extra holds what a newer version stored about a client of the store and this version does not
+	// know: members of a JSON object, without the braces, in the order of their names. Empty for all
+	// others. It is kept when the client is changed.
+	Extra string
 }
 
 // Source says where a client is kept.

@@ -90,7 +90,7 @@ type Config struct {
 	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"250ms" doc:"time for one decision that needs Redis, all in all"`
 
 	// WaitReplicas and WaitTimeout are for revocations only.
-	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT), so that a failover cannot lose it; not with a cluster"`
+	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT); a failover to one of them cannot lose it, so set it to the number of replicas; not with a cluster"`
 	WaitTimeout  time.Duration `env:"WAIT_TIMEOUT" envDefault:"100ms" doc:"how long to wait for them; after that the response is 503, and the revocation is made all the same"`
 
 	// Package limit says what else is refused.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"snowgate/clients"
@@ -26,6 +27,8 @@ type shared struct {
 	keys     *tokens.Keyring
 	feed     *redisstore.Feed
 	tokens   *tokens.Service
+
+	missingTold atomic.Int64 // when a missing token was last logged, in Unix seconds
 }
 
 // newShared connects the copies of what is shared. Whether this gateway may decide is asked of fit.
@@ -33,7 +36,9 @@ func newShared(s *setup, r *storage, made *ids, fit *installation, unknown token
 	g := &shared{setup: s, store: r.store, clock: r.clock, clients: clients.NewRegistry(s.cfg.TokenTTL)}
 	g.feed = r.store.Feed(redisstore.FeedConfig{})
 	g.openRegistry()
-	g.rules = tokens.NewRules(tokens.RulesConfig{Store: g.store, Longest: g.cfg.TokenMaxTTL, Now: g.clock.Time})
+	g.rules = tokens.NewRules(tokens.RulesConfig{
+		Store: g.store, Longest: g.cfg.TokenMaxTTL, Now: g.clock.Time, OnUnknown: g.reportUnknownRule,
+	})
 	g.keys = g.newKeyring()
 	g.tokens = g.newTokenService(made, fit, unknown)
 	g.follow(fit)
@@ -68,6 +73,8 @@ func (g *shared) newTokenService(made *ids, fit *installation, unknown tokens.Un
 		CacheSize:    g.cfg.CacheSize,
 		FailStatic:   g.cfg.FailStatic,
 		OnFailStatic: g.reportFailStatic,
+		OnWriteBack:  g.reportWriteBack,
+		OnMissing:    g.reportMissing,
 		Unknown:      unknown,
 
 		Observer:  g.metrics,
@@ -91,6 +98,7 @@ func (g *shared) follow(fit *installation) {
 			g.metrics.PushGap()
 			g.tokens.Gap()
 		},
+		OnForgot:       g.tokens.WritesLost,
 		Now:            g.clock.Time,
 		OnPush:         g.metrics.Push,
 		OnGarbled:      g.metrics.PushGarbled,
@@ -121,6 +129,31 @@ func (g *shared) reportRules(err error) {
 	g.log.Info().Int("rules", g.rules.Len()).Msg("the revocation rules are confirmed")
 }
 
+// reportUnknownRule is told of a revocation rule that only a newer version knows.
+func (g *shared) reportUnknownRule(r tokens.Rule) {
+	g.log.Warn().Str("rule", r.ID).Str("kind", string(r.Kind)).Time("until", r.Until).Time("ends_at", r.End).
+		Msg("a newer version wrote a revocation rule of a kind that this one does not know: " +
+			"tokens that it may match are answered with 503 until they expire; upgrade this gateway")
+}
+
+// reportWriteBack is told of a revocation that a failover had undone.
+func (g *shared) reportWriteBack(id idgen.ID) {
+	g.metrics.WrittenBack()
+	g.log.Warn().Stringer("token_id", id).Msg("a revoked token was in Redis again, as after a failover: it is revoked again")
+}
+
+// reportMissing is told of a token whose record was lost, or revoked without this gateway hearing of
+// it. One of them a minute is logged.
+func (g *shared) reportMissing(id idgen.ID) {
+	g.metrics.TokenMissing()
+	now, told := time.Now().Unix(), g.missingTold.Load()
+	if now-told < 60 || !g.missingTold.CompareAndSwap(told, now) {
+		return // there may be as many as there are tokens
+	}
+	g.log.Warn().Stringer("token_id", id).
+		Msg("the record of a token is gone before its time, and no revocation was heard of: see whether Redis evicts keys or has lost data")
+}
+
 // reportFailStatic is told when tokens begin to be served without Redis.
 func (g *shared) reportFailStatic(active bool) {
 	g.metrics.FailStatic(active)
@@ -146,7 +179,7 @@ func (g *shared) sharedSeries() telemetry.Shared {
 		age = time.Since(at).Seconds()
 	}
 	return telemetry.Shared{
-		Rules: float64(stats.Rules), CachedTokens: float64(stats.Cached), Watched: float64(stats.Watched), ConfirmedAge: age,
+		Rules: float64(stats.Rules), UnknownRules: float64(stats.Unknown), CachedTokens: float64(stats.Cached), Watched: float64(stats.Watched), ConfirmedAge: age,
 	}
 }
 

@@ -165,6 +165,48 @@ func TestFailoverForgetsARevocation(t *testing.T) {
 	}
 }
 
+// TestFailoverForgetsASingleRevocation: one token is revoked, and the primary dies before its replica
+// has heard of it. The gateways that did revoke it again, and no others are touched.
+func TestFailoverForgetsASingleRevocation(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	replica := redistest.StartReplica(t, primary)
+	sentinel := redistest.StartSentinel(t, "mymaster", primary)
+	sentinel.Eventually("find the replica", func() bool {
+		return strings.Contains(sentinel.Do("SENTINEL", "MASTER", "mymaster"), "num-slaves\n1")
+	})
+	address := "redis+sentinel://" + sentinel.Addr() + "?" + url.Values{"master_name": {"mymaster"}, "password": {primary.Password()}}.Encode()
+	f := newFleetOf(t, fleetOptions{size: 2, on: primary, env: []string{"SNOWGATE_REDIS_URL=" + address, "SNOWGATE_CACHE_TTL=1s"}})
+	token, good := f.token(), f.token()
+	for _, token := range []string{token, good} {
+		replica.Eventually("have the token", func() bool { return replica.Do("EXISTS", "sg:t:"+tokenID(token)) == "1" })
+	}
+	replica.Do("CONFIG", "SET", "masterauth", "wrong") // it hears nothing from now on
+	replica.Do("CLIENT", "KILL", "TYPE", "MASTER")
+	f.revoke(0, token)
+	f.wantSoon(stallTime, "the revoked token", token, http.StatusUnauthorized)
+	if got := replica.Do("EXISTS", "sg:t:"+tokenID(token)); got != "1" {
+		t.Fatal("the replica has heard of the revocation: the test shows nothing")
+	}
+	primary.Kill()
+	replica.Eventually("become the primary", func() bool {
+		role, err := replica.TryDo("ROLE")
+		return err == nil && strings.Contains(role, "master")
+	})
+	begun := time.Now()
+	replica.Eventually("be told of the revocation", func() bool { return replica.Do("EXISTS", "sg:t:"+tokenID(token)) == "0" })
+	t.Logf("the token is revoked again %v after the promotion", time.Since(begun))
+	f.wantSoon(10*time.Second, "the token after the failover", token, http.StatusUnauthorized)
+	f.wantSoon(10*time.Second, "another token", good, http.StatusOK)
+	again := 0.0
+	for _, g := range f.gateways {
+		again += g.Metrics().Sum("snowgate_revocations_written_back_total")
+	}
+	if again < 1 {
+		t.Error("no revocation is counted as written back")
+	}
+}
+
 // TestClientsTakenAway: what the file takes away from a client, its live tokens
 // lose, whatever they were issued with.
 func TestClientsTakenAway(t *testing.T) {

@@ -109,6 +109,13 @@ type Config struct {
 	// are answered as such; nil: nothing does. It never keeps a good token out.
 	Unknown UnknownLimiter
 
+	// OnWriteBack, if set, is told of each token that had been revoked, was in the store again, and was
+	// revoked anew. It must not block.
+	OnWriteBack func(idgen.ID)
+	// OnMissing, if set, is told of each cached token whose record is gone from the store although its
+	// time has not come and no revocation was heard of. It must not block.
+	OnMissing func(idgen.ID)
+
 	// Observer counts results; may be nil.
 	Observer Observer
 	// Decisions observes how tokens are found good; may be nil.
@@ -135,6 +142,12 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Unfit == nil {
 		cfg.Unfit = func() error { return nil }
+	}
+	if cfg.OnWriteBack == nil {
+		cfg.OnWriteBack = func(idgen.ID) {}
+	}
+	if cfg.OnMissing == nil {
+		cfg.OnMissing = func(idgen.ID) {}
 	}
 	if cfg.OnFailStatic == nil {
 		cfg.OnFailStatic = func(bool) {}

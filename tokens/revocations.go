@@ -100,6 +100,7 @@ func (s *Service) check(t *Token, o Origin) error {
 // opened ask the store.
 func (s *Service) Dropped(id idgen.ID) {
 	s.forget(id)
+	s.writeBack.add(id)
 	s.watches.reread(id)
 }
 
@@ -109,20 +110,27 @@ func (s *Service) Dropped(id idgen.ID) {
 func (s *Service) Gap() {
 	s.cache.epoch.Add(1)
 	s.watches.rereadAll()
+	s.writeBack.compare()
 }
+
+// WritesLost is told that the store may have lost its last writes, as a failover does. Tokens that
+// were revoked here or elsewhere within the last minute, and are in the store again, are revoked
+// again. [Service.Gap] does so, too.
+func (s *Service) WritesLost() { s.writeBack.compare() }
 
 // Stats are numbers for metrics.
 type Stats struct {
 	Cached  int // tokens in the cache, about
 	Watched int // tokens that streams are open under
 	Rules   int // revocation rules
+	Unknown int // of them, those of a kind that this version does not know
 }
 
 // Stats returns how much is held now.
 func (s *Service) Stats() Stats {
 	stats := Stats{Cached: s.cache.len(), Watched: s.watches.len()}
 	if s.cfg.Rules != nil {
-		stats.Rules = s.cfg.Rules.Len()
+		stats.Rules, stats.Unknown = s.cfg.Rules.Len(), s.cfg.Rules.Unknown()
 	}
 	return stats
 }

@@ -10,7 +10,8 @@ import (
 // RuleKind says what a [Rule] matches.
 type RuleKind string
 
-// The kinds of rules. One token is not revoked by a rule: its record is deleted.
+// The kinds of rules that this version knows. One token is not revoked by a rule: its record is
+// deleted. A later version may write rules of other kinds, see [Rule.Known].
 const (
 	// RuleClient matches every token of Client whose generation is below
 	// Generation. No clock takes part.
@@ -51,6 +52,33 @@ type Rule struct {
 	// drop these three for a RuleClient.
 	Created time.Time
 	By, Why string
+
+	// Stored is the stored form of a rule of a kind that this version does not know, so that such a
+	// rule can be written back unchanged. It is empty for all other rules.
+	Stored string
+}
+
+// anyWorker is the Worker of a rule of an unknown kind that does not name one.
+const anyWorker = -1
+
+// UnknownRule returns a rule of a kind that this version does not know, as a store found it under
+// id. What it matches was minted in [from, until), and by worker, unless worker is negative.
+// Instants are rounded outwards to a millisecond.
+func UnknownRule(id string, kind RuleKind, worker int64, from, until time.Time, stored string) Rule {
+	return Rule{ID: id, Kind: kind, Worker: max(worker, anyWorker), From: floorMilli(from), Until: ceilMilli(until), Stored: stored}
+}
+
+// Known reports whether this version knows the kind of r. If it does not, it cannot tell which
+// tokens r revokes, but only which it does not: those that were minted outside of From and Until, or
+// by another worker.
+func (r Rule) Known() bool {
+	return r.Kind == RuleClient || r.Kind == RuleWorker || r.Kind == RuleBefore
+}
+
+// mayMatch reports whether a rule of an unknown kind may revoke tokens of an origin.
+func (r Rule) mayMatch(o Origin) bool {
+	minted := o.Minted.UnixMilli()
+	return (r.Worker == anyWorker || r.Worker == o.Worker) && r.From.UnixMilli() <= minted && minted < r.Until.UnixMilli()
 }
 
 var (

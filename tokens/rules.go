@@ -3,6 +3,7 @@ package tokens
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -26,6 +27,9 @@ type RulesConfig struct {
 	Longest time.Duration
 	// Now is the clock that rules end by. Default: time.Now.
 	Now func() time.Time
+	// OnUnknown is told of each rule of a kind that this version does not know, when it takes effect.
+	// It may be nil and must not block.
+	OnUnknown func(Rule)
 }
 
 // Rules holds the revocation rules of a deployment in memory. Asking it is one
@@ -37,6 +41,7 @@ type Rules struct {
 	store   RuleStore
 	own     time.Duration
 	now     func() time.Time
+	unknown func(Rule)
 	current atomic.Pointer[ruleIndex]
 
 	mu       sync.Mutex // held while current is replaced
@@ -52,7 +57,10 @@ func NewRules(cfg RulesConfig) *Rules {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	r := &Rules{store: cfg.Store, own: cfg.Longest, now: cfg.Now}
+	if cfg.OnUnknown == nil {
+		cfg.OnUnknown = func(Rule) {}
+	}
+	r := &Rules{store: cfg.Store, own: cfg.Longest, now: cfg.Now, unknown: cfg.OnUnknown}
 	r.current.Store(newRuleIndex(nil, 0, cfg.Longest, false))
 	return r
 }
@@ -66,6 +74,9 @@ func (r *Rules) Revision() uint64 { return r.current.Load().revision }
 
 // Len returns how many rules are held.
 func (r *Rules) Len() int { return len(r.current.Load().rules) }
+
+// Unknown returns how many of them are of a kind that this version does not know.
+func (r *Rules) Unknown() int { return len(r.current.Load().unknown) }
 
 // Longest returns the longest lifetime of a token that was ever permitted in
 // this deployment, 0 while that is not known because the rules are not loaded.
@@ -84,14 +95,26 @@ func (r *Rules) Generation(client string) uint64 {
 	return r.current.Load().generations[client].generation
 }
 
-// CheckOrigin returns [ErrRevoked] if a rule for a worker or an instant matches
-// tokens of that origin, else nil. It does not allocate.
+// CheckOrigin returns [ErrRevoked] if a rule for a worker or an instant matches tokens of that
+// origin, and an error that matches [ErrUnavailable] if a rule of an unknown kind may match them,
+// else nil. It does not allocate.
 func (r *Rules) CheckOrigin(o Origin) error {
-	if r.current.Load().matches(o) {
+	x := r.current.Load()
+	if x.matches(o) {
 		return ErrRevoked
+	}
+	for i := range x.unknown {
+		if x.unknown[i].mayMatch(o) {
+			return errUnknownRule
+		}
 	}
 	return nil
 }
+
+// errUnknownRule refuses to decide about a token that may be revoked in a way that this version does
+// not know.
+var errUnknownRule = fmt.Errorf("%w: a newer version wrote a revocation rule of a kind that this one does not know, "+
+	"and the token may be one of those that it revokes: upgrade this gateway", ErrUnavailable)
 
 // CheckClient returns [ErrRevoked] if everything of the client of t has been
 // revoked after t was issued, else nil. It does not allocate.
@@ -118,6 +141,11 @@ func (r *Rules) merge(set RuleSet, loaded bool) {
 	added, watchers := r.replace(set, loaded)
 	if len(added) == 0 {
 		return
+	}
+	for _, rule := range added {
+		if !rule.Known() {
+			r.unknown(rule)
+		}
 	}
 	for _, tell := range watchers {
 		tell(added)
@@ -205,6 +233,7 @@ type ruleIndex struct {
 
 	before      int64            // everything minted before is revoked; Unix milliseconds
 	workers     map[int64][]span // in order, with gaps between
+	unknown     []Rule           // of kinds that this version does not know
 	generations map[string]clientGeneration
 }
 
@@ -232,6 +261,8 @@ func newRuleIndex(rules map[string]Rule, revision uint64, longest time.Duration,
 			x.workers[r.Worker] = append(x.workers[r.Worker], span{r.From.UnixMilli(), r.Until.UnixMilli()})
 		case RuleBefore:
 			x.before = max(x.before, r.Until.UnixMilli())
+		default:
+			x.unknown = append(x.unknown, r)
 		}
 	}
 	for worker, spans := range x.workers {

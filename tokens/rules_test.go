@@ -491,3 +491,54 @@ func TestWorkerOf(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownRule: a rule of a kind that only a newer version knows keeps the gateway from deciding
+// about the tokens that it may match, and about no others. It is reported once.
+func TestUnknownRule(t *testing.T) {
+	clock := tokenstest.NewClock(start)
+	store := tokenstest.NewStore(clock.Now)
+	minted := time.UnixMilli(start.UnixMilli())
+	one := tokens.UnknownRule("scope-x", "scope", -1, minted.Add(-time.Hour), minted, `{"end":1,…}`)
+	two := tokens.UnknownRule("rack-7", "rack", 3, time.UnixMilli(0), minted.Add(time.Hour), `{"end":2,…}`)
+	one.End, two.End = start.Add(time.Hour), start.Add(2*time.Hour)
+	if err := store.RestoreRules(t.Context(), tokens.RuleSet{Rules: []tokens.Rule{one, two}}); err != nil {
+		t.Fatal(err)
+	}
+	var reported []string
+	rules := tokens.NewRules(tokens.RulesConfig{
+		Store: store, Longest: time.Hour, Now: clock.Now, OnUnknown: func(r tokens.Rule) { reported = append(reported, r.ID) },
+	})
+	refresh(t, rules)
+	refresh(t, rules)
+	if slices.Sort(reported); !slices.Equal(reported, []string{"rack-7", "scope-x"}) || rules.Unknown() != 2 || rules.Len() != 2 {
+		t.Errorf("reported %q, %d of %d rules unknown; want both, once", reported, rules.Unknown(), rules.Len())
+	}
+	for name, test := range map[string]struct {
+		origin tokens.Origin
+		want   error
+	}{
+		"within the bounds of the first":  {tokens.Origin{Minted: minted.Add(-time.Millisecond), Worker: 1}, tokens.ErrUnavailable},
+		"at its beginning":                {tokens.Origin{Minted: minted.Add(-time.Hour), Worker: 1}, tokens.ErrUnavailable},
+		"earlier":                         {tokens.Origin{Minted: minted.Add(-time.Hour - time.Millisecond), Worker: 1}, nil},
+		"later":                           {tokens.Origin{Minted: minted, Worker: 1}, nil},
+		"later, by the second's worker":   {tokens.Origin{Minted: minted, Worker: 3}, tokens.ErrUnavailable},
+		"after both, by the same worker":  {tokens.Origin{Minted: minted.Add(time.Hour), Worker: 3}, nil},
+		"later, by another worker than 3": {tokens.Origin{Minted: minted, Worker: 0}, nil},
+	} {
+		if err := rules.CheckOrigin(test.origin); !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
+			t.Errorf("%s: CheckOrigin = %v, want %v", name, err, test.want)
+		}
+	}
+	// A rule that this version knows outranks it: what is revoked is refused, not put off.
+	if _, err := rules.Add(t.Context(), tokens.BeforeRule(minted)); err != nil {
+		t.Fatal(err)
+	}
+	if err := rules.CheckOrigin(tokens.Origin{Minted: minted.Add(-time.Minute)}); !errors.Is(err, tokens.ErrRevoked) {
+		t.Errorf("CheckOrigin = %v, want ErrRevoked", err)
+	}
+	clock.Advance(time.Hour + tokens.RuleGrace)
+	refresh(t, rules)
+	if rules.Unknown() != 1 {
+		t.Errorf("%d unknown rules are held after the first has ended, want 1", rules.Unknown())
+	}
+}

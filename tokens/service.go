@@ -30,6 +30,8 @@ type Service struct {
 	timers   deadline.Timers
 	watches  watches
 	static   staticMode
+
+	writeBack writeBack
 }
 
 // NewService returns a service with cfg. It panics if a required field is missing. The caller must
@@ -41,6 +43,7 @@ func NewService(cfg Config) *Service {
 	s.lookUps.inFlight = make(map[idgen.ID]*lookUp)
 	s.static.tell = s.cfg.OnFailStatic
 	s.watches.open(s)
+	s.writeBack.open(s)
 	if s.cfg.Rules != nil {
 		s.cfg.Rules.onAdd(s.rulesAdded)
 	}
@@ -50,6 +53,7 @@ func NewService(cfg Config) *Service {
 // Close stops the goroutines and timers of the service and waits for them. It does not cut watched
 // streams. No other method may be called afterwards.
 func (s *Service) Close() {
+	s.writeBack.close()
 	s.watches.close()
 	s.cache.close()
 }
@@ -206,6 +210,7 @@ func (s *Service) RevokeID(ctx context.Context, id idgen.ID) error {
 func (s *Service) delete(ctx context.Context, id idgen.ID) error {
 	err := s.cfg.Store.Delete(ctx, id)
 	s.forget(id)
+	s.writeBack.add(id)
 	if err != nil {
 		s.watches.reread(id) // the record may be deleted all the same
 		return err

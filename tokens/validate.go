@@ -186,9 +186,19 @@ func (s *Service) ask(ctx context.Context, q *question) error {
 		err = s.decideLate(q, &found)
 	}
 	if errors.Is(err, ErrUnknown) {
+		s.missing(q)
 		s.cache.drop(q.bearer.ID())
 	}
 	return err
+}
+
+// missing reports a token that the store does not know, if its time has not come and the cache still
+// had it, which a revocation that was heard of would have dropped.
+func (s *Service) missing(q *question) {
+	var still entry
+	if q.found && s.cfg.Now().Before(q.known.expiry()) && s.cache.get(q.bearer.ID(), &still) && still.digest.Equal(q.digest) {
+		s.cfg.OnMissing(q.bearer.ID())
+	}
 }
 
 // decideLate decides after a read of the store, during which the rules may have changed.

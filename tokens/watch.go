@@ -96,8 +96,9 @@ func (w *watches) len() int {
 
 // Watch registers a stream that was opened with t on a route that requires required. Watch calls cut
 // once when t is no longer valid there: at its expiry, or soon after its revocation; before Watch
-// returns if that is known already. The error of cut matches [ErrInvalid] or is an
-// [*InsufficientScopeError]. cut must not block, because a revocation waits for it.
+// returns if that is known already. The error of cut matches [ErrInvalid], or is an
+// [*InsufficientScopeError], or matches [ErrUnavailable] if it cannot be told whether t was revoked.
+// cut must not block, because a revocation waits for it.
 //
 // stop ends the registration. It may be called more than once, and cut may still be running when it
 // returns.

@@ -68,7 +68,7 @@ func (c *copied) set(id string, v version) bool {
 // apply makes the registry hold what is news in list, which names no client
 // twice.
 func (s *Store) apply(list []entry) {
-	var broken []error
+	var remarks []error
 	s.mu.Lock()
 	var changed []clients.Client
 	var removed []string
@@ -86,17 +86,20 @@ func (s *Store) apply(list []entry) {
 		switch v.state {
 		case alive:
 			changed = append(changed, *e.client)
+			if e.client.Extra != "" {
+				remarks = append(remarks, &NewerError{e.id, e.client.Extra})
+			}
 		case deleted:
 			removed = append(removed, e.id)
 		case damaged:
-			broken = append(broken, &DamagedError{e.id, e.err})
+			remarks = append(remarks, &DamagedError{e.id, e.err})
 		}
 	}
 	if len(changed)+len(removed) > 0 {
 		s.registry.ChangeStored(changed, removed)
 	}
 	s.mu.Unlock()
-	for _, err := range broken {
+	for _, err := range remarks {
 		s.options.Report(err)
 	}
 }

@@ -35,6 +35,17 @@ func (e *DamagedError) Error() string {
 // Unwrap returns the cause.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
+// NewerError says that the document of a client has members that only a newer version knows. They are
+// ignored, and kept when the client is changed.
+type NewerError struct {
+	Client  string
+	Members string // of a JSON object, without the braces
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("redisclients: a newer version wrote the client %s with more than this one knows, which is ignored: %.200s; upgrade this gateway", e.Client, e.Members)
+}
+
 // LostError says that Redis had forgotten changes of clients, which this gateway
 // has given back.
 type LostError struct{ Restored int }

@@ -36,6 +36,7 @@ var onAll = []struct {
 	{"DeletionIsNotTheLastWord", testDeletionIsNotTheLastWord},
 	{"RestoreOfTheOld", testRestoreOfTheOld},
 	{"DamagedDocument", testDamagedDocument},
+	{"NewerMembers", testNewerMembers},
 	{"ManyClients", testManyClients},
 }
 

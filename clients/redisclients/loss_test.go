@@ -329,6 +329,36 @@ func testDamagedDocument(t *testing.T, rdb redis.UniversalClient) {
 	g.wantIDs(t, "the document of another client", "a b c")
 }
 
+// testNewerMembers: members that only a newer version knows are ignored, reported once for each
+// change, and still there after this version has changed the client.
+func testNewerMembers(t *testing.T, rdb redis.UniversalClient) {
+	g := newGateway(rdb)
+	create(t, g, "a")
+	ctx := t.Context()
+	const members = `"more":{"a":[1,"}"]},"zone":"east & west"`
+	text := rdb.HGet(ctx, "{sg}:c", "a").Val()
+	rdb.HSet(ctx, "{sg}:c", "a", strings.TrimSuffix(strings.Replace(text, `"rev":1,`, `"rev":2,`, 1), "}")+`,"zone":"east & west","more":{"a":[1,"}"]}}`)
+	rdb.ZAdd(ctx, "{sg}:cs", redis.Z{Score: 2, Member: "a"})
+	rdb.HSet(ctx, "{sg}:rev", "v", 2)
+	other := newGateway(rdb)
+	for _, g := range []*gateway{g, other} {
+		g.refresh(t, false)
+		g.refresh(t, true)
+		newer := new(NewerError)
+		if len(g.reports) != 1 || !errors.As(g.reports[0], &newer) || newer.Client != "a" || newer.Members != members {
+			t.Errorf("reports = %v, want the members named, once", g.reports)
+		}
+	}
+	d := document("a")
+	d.Name = "changed"
+	if _, err := g.Update(ctx, d, 2); err != nil {
+		t.Fatal(err)
+	}
+	if got := rdb.HGet(ctx, "{sg}:c", "a").Val(); !strings.HasSuffix(got, ","+members+"}") || !strings.Contains(got, `"name":"changed"`) {
+		t.Errorf("after a change the document is %s, want %s kept", got, members)
+	}
+}
+
 // More clients than fit into a page, also such that were changed at one
 // revision, which happens when two histories are joined.
 func testManyClients(t *testing.T, rdb redis.UniversalClient) {
@@ -490,7 +520,8 @@ func TestRecord(t *testing.T) {
 	for reason, bad := range map[string]string{
 		"another client":      strings.Replace(text, `"id":"a"`, `"id":"b"`, 1),
 		"another version":     strings.Replace(text, `"v":1`, `"v":2`, 1),
-		"an unknown member":   strings.Replace(text, `"v":1`, `"v":1,"x":1`, 1),
+		"more in a secret":    strings.Replace(text, `"id":"s1"`, `"id":"s1","x":1`, 1),
+		"it twice":            text + text,
 		"no revision":         strings.Replace(text, `"rev":7`, `"rev":0`, 1),
 		"too great for Lua":   strings.Replace(text, `"rev":7`, `"rev":9007199254740993`, 1),
 		"negative":            strings.Replace(text, `"rev":7`, `"rev":-1`, 1),
@@ -529,7 +560,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	d := document("a")
 	d.ApplyTo(&c)
 	text, _ := encodeRecord(&c)
-	for _, seed := range []string{text, "{}", `{"v":1,"rev":1,"gen":0,"op":"","id":"a","created":0,"updated":0}`} {
+	for _, seed := range []string{text, strings.TrimSuffix(text, "}") + `,"x":{"}":null},"a":"<&>"}`, "{}", `{"v":1,"rev":1,"gen":0,"op":"","id":"a","created":0,"updated":0}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -65,13 +66,11 @@ func encodeRecord(c *clients.Client) (string, error) {
 	for _, s := range c.Secrets {
 		r.Secrets = append(r.Secrets, secretRecord{s.ID, s.SHA256[:], unixMilli(s.CreatedAt), unixMilli(s.ExpiresAt)})
 	}
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // nobody shows it in a page, and & is common in URIs
-	if err := enc.Encode(r); err != nil {
-		return "", err
+	text, err := encode(r)
+	if err != nil || c.Extra == "" {
+		return text, err
 	}
-	return strings.TrimSuffix(b.String(), "\n"), nil
+	return strings.TrimSuffix(text, "}") + "," + c.Extra + "}", nil
 }
 
 // encodeRest encodes the part of a record that a script puts behind the operation. It returns an
@@ -93,17 +92,14 @@ func encodeRest(c clients.Client) (string, error) {
 	return rest, nil
 }
 
-// decodeRecord reads the stored form of the client id. It accepts only what
-// could have been encoded.
+// decodeRecord reads the stored form of the client id. Members that it does not know are kept in
+// Extra: a newer version adds only such to the same version of the form as older ones may ignore.
+// Other than that it accepts only what could have been encoded.
 func decodeRecord(id, text string) (clients.Client, error) {
 	var r record
-	in := json.NewDecoder(strings.NewReader(text))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&r); err != nil {
+	extra, err := decodeMembers(text, &r)
+	if err != nil {
 		return clients.Client{}, fmt.Errorf("it is not JSON of version %d: %w", recordVersion, err)
-	}
-	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return clients.Client{}, errors.New("something follows the document")
 	}
 	if r.Version != recordVersion {
 		return clients.Client{}, fmt.Errorf("it has version %d, this program knows version %d", r.Version, recordVersion)
@@ -111,7 +107,71 @@ func decodeRecord(id, text string) (clients.Client, error) {
 	if r.ID != id {
 		return clients.Client{}, errors.New("it is that of another client")
 	}
-	return r.client()
+	c, err := r.client()
+	c.Extra = extra
+	return c, err
+}
+
+// decodeMembers reads the members of text that record has, and returns the others.
+func decodeMembers(text string, r *record) (extra string, err error) {
+	if err := decodeStrictly([]byte(text), r); err == nil {
+		return "", nil
+	}
+	*r = record{}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		return "", err
+	}
+	known := make(map[string]json.RawMessage, len(members))
+	for name, value := range members {
+		if slices.Contains(recordMembers, name) {
+			known[name] = value
+			delete(members, name)
+		}
+	}
+	plain, err := json.Marshal(known)
+	if err != nil {
+		return "", err
+	}
+	if err := decodeStrictly(plain, r); err != nil || len(members) == 0 {
+		return "", err
+	}
+	rest, err := encode(members)
+	return strings.TrimSuffix(strings.TrimPrefix(rest, "{"), "}"), err
+}
+
+// decodeStrictly reads one JSON object that has no other members than record has. Neither has a
+// secret: a newer version that adds one there may mean that the secret is checked in another way.
+func decodeStrictly(text []byte, r *record) error {
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	if err := in.Decode(r); err != nil {
+		return err
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the document")
+	}
+	return nil
+}
+
+// recordMembers are the names of the members of record.
+var recordMembers = func() (names []string) {
+	for field := range reflect.TypeFor[record]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
+
+// encode returns v as JSON on one line.
+func encode(v any) (string, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // nobody shows it in a page, and & is common in URIs
+	if err := enc.Encode(v); err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
 func (r *record) client() (clients.Client, error) {

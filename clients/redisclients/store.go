@@ -29,7 +29,7 @@ type Options struct {
 	// TIME. Default: time.Now.
 	Now func() time.Time
 	// Report, if set, is told what an operator should know of: a
-	// [*DamagedError] or a [*LostError]. It must not block.
+	// [*DamagedError], a [*NewerError] or a [*LostError]. It must not block.
 	Report func(err error)
 }
 

@@ -52,6 +52,8 @@ func documentOfRule(r tokens.Rule) revocationDocument {
 		d.Worker, d.From, d.Until = &r.Worker, optionalTime(r.From), optionalTime(r.Until)
 	case tokens.RuleBefore:
 		d.Before = optionalTime(r.Until)
+	default: // written by a newer version
+		d.From, d.Until = optionalTime(r.From), optionalTime(r.Until)
 	}
 	return d
 }

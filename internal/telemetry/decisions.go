@@ -18,6 +18,8 @@ type decisions struct {
 	garbled       prometheus.Counter
 	subscriptions prometheus.Counter
 	subscribed    prometheus.Gauge
+	missing       prometheus.Counter
+	writtenBack   prometheus.Counter
 }
 
 func newDecisions() *decisions {
@@ -61,6 +63,14 @@ func newDecisions() *decisions {
 			Name: "snowgate_push_subscribed",
 			Help: "1 while messages about revocations arrive.",
 		}),
+		missing: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "snowgate_tokens_missing_total",
+			Help: "Cached tokens whose record was gone from Redis before their time, without a revocation that was heard of.",
+		}),
+		writtenBack: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "snowgate_revocations_written_back_total",
+			Help: "Revocations of single tokens that a failover had undone and that were made again.",
+		}),
 	}
 }
 
@@ -68,8 +78,15 @@ func newDecisions() *decisions {
 func (d *decisions) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		d.lookups, d.age, d.failStatic, d.failStaticOn, d.cut, d.pushes, d.garbled, d.subscriptions, d.subscribed,
+		d.missing, d.writtenBack,
 	}
 }
+
+// TokenMissing counts one token whose record was gone before its time.
+func (m *Metrics) TokenMissing() { m.decisions.missing.Inc() }
+
+// WrittenBack counts one revocation that was made again.
+func (m *Metrics) WrittenBack() { m.decisions.writtenBack.Inc() }
 
 // CacheLookup counts one lookup in the cache of validated tokens.
 func (m *Metrics) CacheLookup(hit bool) {
@@ -110,6 +127,7 @@ func (m *Metrics) Subscribed(is bool) { m.decisions.subscribed.Set(truth(is)) }
 // Shared is the current state of the data that all gateways share.
 type Shared struct {
 	Rules        float64 // revocation rules held
+	UnknownRules float64 // of them, those of a kind that this version does not know
 	CachedTokens float64 // validated tokens in memory
 	Watched      float64 // tokens with open streams
 	ConfirmedAge float64 // seconds since the rules were confirmed, +Inf before the first time
@@ -123,6 +141,7 @@ func (m *Metrics) CollectShared(state func() Shared) {
 	}
 	m.registry.MustRegister(
 		gauge("snowgate_revocation_rules", "Revocation rules held in memory.", func(s Shared) float64 { return s.Rules }),
+		gauge("snowgate_revocation_rules_unknown", "Revocation rules of a kind that only a newer version knows; tokens that they may match are answered with 503.", func(s Shared) float64 { return s.UnknownRules }),
 		gauge("snowgate_token_cache_entries", "Validated tokens held in memory.", func(s Shared) float64 { return s.CachedTokens }),
 		gauge("snowgate_watched_tokens", "Tokens under which streams are open.", func(s Shared) float64 { return s.Watched }),
 		gauge("snowgate_rules_confirmed_age_seconds", "Seconds since the revocation rules were last confirmed to be current.", func(s Shared) float64 { return s.ConfirmedAge }),

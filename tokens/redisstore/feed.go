@@ -40,6 +40,9 @@ type FeedConfig struct {
 	// OnPush is told of every message that was understood, with its kind and the
 	// time since it was sent.
 	OnPush func(kind string, lag time.Duration)
+	// OnForgot is told that Redis may have forgotten its last writes: there was a failover, or older
+	// data was put in place.
+	OnForgot func()
 	// OnGarbled is told of every message that was not understood, and was ignored.
 	OnGarbled func()
 	// OnSubscription is told when messages begin to arrive (nil), and when they stop (the reason).
@@ -61,6 +64,9 @@ func (c FeedConfig) withDefaults() FeedConfig {
 	}
 	if c.OnPush == nil {
 		c.OnPush = func(string, time.Duration) {}
+	}
+	if c.OnForgot == nil {
+		c.OnForgot = func() {}
 	}
 	if c.OnGarbled == nil {
 		c.OnGarbled = func() {}
@@ -188,6 +194,9 @@ func (f *Feed) check(ctx context.Context) error {
 	}
 	missed := !f.loaded || gaps != f.heldGaps
 	forgot := now.revision < f.held.revision || now.replid != f.held.replid
+	if f.loaded && forgot {
+		f.cfg.OnForgot()
+	}
 	if missed || forgot || now != f.held {
 		if err := f.refresh(ctx, missed || forgot); err != nil {
 			return err

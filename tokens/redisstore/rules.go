@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,9 +50,24 @@ type intervalDocument struct {
 	Why     string          `json:"why,omitempty"`
 }
 
+// unknownDocument is what every later version writes of a rule, whatever its kind: bounds of the ids
+// that it may match. A worker of 0 is written, other than in an intervalDocument.
+type unknownDocument struct {
+	Worker *int64 `json:"worker"`
+	From   int64  `json:"from"`
+	Until  int64  `json:"until"`
+}
+
 // encodeInterval returns the field and the value of a rule that is no
 // RuleClient.
 func encodeInterval(r tokens.Rule) (field, value string, err error) {
+	if !r.Known() {
+		_, rest, ok := strings.Cut(r.Stored, ",")
+		if !ok {
+			return "", "", fmt.Errorf("%w: the kind %q is unknown", tokens.ErrRule, string(r.Kind))
+		}
+		return intervalField + r.ID, `{"end":` + strconv.FormatInt(r.End.UnixMilli(), 10) + "," + rest, nil
+	}
 	d := intervalDocument{Kind: r.Kind, Worker: r.Worker, Until: r.Until.UnixMilli(), By: r.By, Why: r.Why}
 	if r.Kind == tokens.RuleWorker {
 		d.From = r.From.UnixMilli()
@@ -98,7 +114,7 @@ func decodeInterval(id, value string) (tokens.Rule, error) {
 	case tokens.RuleBefore:
 		r = tokens.BeforeRule(time.UnixMilli(d.Until))
 	default:
-		return tokens.Rule{}, fmt.Errorf("its kind %q is unknown", d.Kind)
+		return decodeUnknown(id, value, &d)
 	}
 	if r.ID != id {
 		return tokens.Rule{}, fmt.Errorf("its content is that of %q", r.ID)
@@ -108,6 +124,30 @@ func decodeInterval(id, value string) (tokens.Rule, error) {
 	}
 	r.End, r.Created, r.By, r.Why = time.UnixMilli(d.End), time.UnixMilli(d.Created), d.By, d.Why
 	return r, r.Check(r.Until)
+}
+
+// decodeUnknown reads a rule of a kind that a later version may know. Its bounds have to make sense,
+// because they tell which tokens cannot be decided about.
+func decodeUnknown(id, value string, d *intervalDocument) (tokens.Rule, error) {
+	bounds := unknownDocument{From: math.MinInt64}
+	if err := json.Unmarshal([]byte(value), &bounds); err != nil {
+		return tokens.Rule{}, err
+	}
+	worker := int64(-1)
+	if bounds.Worker != nil {
+		worker = *bounds.Worker
+	}
+	switch {
+	case d.Kind == "" || d.Kind == tokens.RuleClient || id == "":
+		return tokens.Rule{}, fmt.Errorf("%q is not the kind of a rule", string(d.Kind))
+	case !strings.HasPrefix(value, fmt.Sprintf(`{"end":%d,`, d.End)):
+		return tokens.Rule{}, fmt.Errorf("its kind %q is unknown, and it does not begin with its end", string(d.Kind))
+	case d.Until <= 0 || bounds.From > d.Until || d.End < d.Until || d.End > maxExact || bounds.Worker != nil && worker < 0:
+		return tokens.Rule{}, fmt.Errorf("its kind %q is unknown, and its bounds make no sense", string(d.Kind))
+	}
+	r := tokens.UnknownRule(id, d.Kind, worker, time.UnixMilli(max(bounds.From, 0)), time.UnixMilli(d.Until), value)
+	r.End, r.Created, r.By, r.Why = time.UnixMilli(d.End), time.UnixMilli(d.Created), d.By, d.Why
+	return r, nil
 }
 
 // parseExact parses a number as the scripts write it: decimal, without sign or

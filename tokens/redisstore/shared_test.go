@@ -455,3 +455,42 @@ func BenchmarkLoadRules(b *testing.B) {
 		}
 	}
 }
+
+// TestUnknownKindIsKept: a rule of a kind that only a newer version knows is read with its bounds, and
+// is given back to a Redis that has lost it as it was.
+func TestUnknownKindIsKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	store := open(t, redisstore.Options{URL: server.URL()})
+	const field = "i:scope-orders.read"
+	end := time.Now().Add(time.Hour).UnixMilli()
+	value := fmt.Sprintf(`{"end":%d,"created":3,"kind":"scope","scope":"orders.read","worker":0,"from":5,"until":9,"more":[1]}`, end)
+	server.Do("HSET", "{sg}:rev", field, value, "v", "4", "i:rack", fmt.Sprintf(`{"end":%d,"kind":"rack","until":9}`, end))
+	set, err := store.LoadRules(t.Context())
+	if err != nil || len(set.Rules) != 2 {
+		t.Fatalf("LoadRules = %+v, %v, want both rules", set, err)
+	}
+	for _, r := range set.Rules {
+		want := tokens.UnknownRule("rack", "rack", -1, time.UnixMilli(0), time.UnixMilli(9), r.Stored)
+		if r.Kind == "scope" {
+			want = tokens.UnknownRule("scope-orders.read", "scope", 0, time.UnixMilli(5), time.UnixMilli(9), value)
+			want.Created = time.UnixMilli(3)
+		} else {
+			want.Created = r.Created
+		}
+		if want.End = time.UnixMilli(end); r != want {
+			t.Errorf("LoadRules has %+v, want %+v", r, want)
+		}
+	}
+	server.Do("DEL", "{sg}:rev")
+	if err := store.RestoreRules(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.Do("HGET", "{sg}:rev", field); got != value {
+		t.Errorf("Redis was given back %s, want %s", got, value)
+	}
+	r := set.Rules[0]
+	if _, _, err := store.AddRule(t.Context(), r); !errors.Is(err, tokens.ErrRule) {
+		t.Errorf("AddRule of an unknown kind = %v, want ErrRule", err)
+	}
+}
