@@ -148,10 +148,29 @@ func (m *Monitor) ask(ctx context.Context, h *Health) error {
 	h.Measured = local.Add(h.RoundTrip / 2)
 	h.Offset = remote.Sub(h.Measured)
 	recorded, err := m.store.installation(ctx)
-	if err == nil {
-		h.Installation, h.Empty = recorded, !recorded.Complete()
+	if err != nil {
+		return err
 	}
-	return err
+	h.Installation, h.Empty = recorded, !recorded.Complete()
+	return m.store.mayRead(ctx)
+}
+
+// mayRead returns an error if the user lacks a right that reading tokens takes. Another failure is
+// none: in a cluster it says nothing about the other shards.
+func (s *Store) mayRead(ctx context.Context) error {
+	key := s.tokenKey(0)
+	results, _ := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Get(ctx, key)
+		p.MGet(ctx, key)
+		p.GetEx(ctx, key, -1)
+		return nil
+	})
+	for _, result := range results {
+		if err := result.Err(); Kind(err) == KindAuth {
+			return err
+		}
+	}
+	return nil
 }
 
 // clockNode returns the server whose clock counts: in a cluster always the one

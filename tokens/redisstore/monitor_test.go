@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -122,5 +123,27 @@ func TestMonitorWithoutServer(t *testing.T) {
 	}
 	if h := monitor.Health(); h.Reachable {
 		t.Errorf("Health() = %+v", h)
+	}
+}
+
+// TestMonitorNamesMissingRights: a user who may not read tokens any more is no user who can decide.
+func TestMonitorNamesMissingRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "gateway", "on", ">hunter2", "~*", "&*", "+@all")
+	store := open(t, redisstore.Options{URL: "redis://gateway:hunter2@" + server.Addr()})
+	monitor, _ := monitored(t, store, redisstore.MonitorConfig{})
+	reachable := func(want bool) func() bool {
+		return func() bool { h := monitor.Health(); return h.Reachable == want && !h.Since.IsZero() }
+	}
+	eventually(t, "Redis is reachable", reachable(true))
+	for _, right := range []string{"get", "mget", "getex"} {
+		server.Do("ACL", "SETUSER", "gateway", "-"+right)
+		eventually(t, "the monitor sees that "+right+" is refused", reachable(false))
+		if h := monitor.Health(); h.Kind != redisstore.KindAuth || !strings.Contains(h.Err.Error(), "'"+right+"'") {
+			t.Errorf("without the right to %s: %s, %v, want auth and the command named", right, h.Kind, h.Err)
+		}
+		server.Do("ACL", "SETUSER", "gateway", "+"+right)
+		eventually(t, "Redis is reachable again", reachable(true))
 	}
 }
