@@ -19,7 +19,10 @@ const flushPause = time.Minute
 
 // openRegistry connects the clients to those that Redis keeps.
 func (g *shared) openRegistry() {
-	g.clients.Follow(g.confirmed, func(id string) {
+	// Redis may have been emptied just now, and be given the clients back by the other gateways. Until
+	// that is over, nobody gets a worker number (see package redislease).
+	current := func() bool { return g.confirmed() && g.ids.couldMake() }
+	g.clients.Follow(current, func(id string) {
 		g.log.Error().Str("client", id).Msg("the registry has a client that is configured, too: the configured one counts; delete the other")
 	})
 	g.registry = redisclients.New(g.store.Client(), g.clients, redisclients.Options{

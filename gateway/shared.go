@@ -26,6 +26,7 @@ type shared struct {
 	rules    *tokens.Rules
 	keys     *tokens.Keyring
 	feed     *redisstore.Feed
+	ids      *ids
 	tokens   *tokens.Service
 
 	missingTold atomic.Int64 // when a missing token was last logged, in Unix seconds
@@ -33,7 +34,7 @@ type shared struct {
 
 // newShared connects the copies of what is shared. Whether this gateway may decide is asked of fit.
 func newShared(s *setup, r *storage, made *ids, fit *installation, unknown tokens.UnknownLimiter) *shared {
-	g := &shared{setup: s, store: r.store, clock: r.clock, clients: clients.NewRegistry(s.cfg.TokenTTL)}
+	g := &shared{setup: s, store: r.store, clock: r.clock, ids: made, clients: clients.NewRegistry(s.cfg.TokenTTL)}
 	g.feed = r.store.Feed(redisstore.FeedConfig{})
 	g.openRegistry()
 	g.rules = tokens.NewRules(tokens.RulesConfig{

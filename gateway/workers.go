@@ -35,6 +35,7 @@ type ids struct {
 	number    numberWatch
 	refused   chan error  // why no worker number will be had: the gateway does not start
 	whole     atomic.Bool // tokens could be issued at least once
+	numbered  atomic.Bool // ids could be made at least once
 	clock     *redislease.Clock
 }
 
@@ -48,6 +49,18 @@ func newIDs(s *setup, clock *redislease.Clock) (*ids, error) {
 			config.Prefix, s.cfg.IDLayout, config.Prefix, s.cfg.Epoch.UTC().Format(time.RFC3339), scheme.Exhausts().Format(time.DateOnly))}
 	}
 	return &ids{setup: s, scheme: scheme, clock: clock, refused: make(chan error, 1)}, nil
+}
+
+// couldMake reports whether ids could be made at least once.
+func (g *ids) couldMake() bool {
+	if g.numbered.Load() {
+		return true
+	}
+	h, started := g.health()
+	if started && h.Healthy {
+		g.numbered.Store(true)
+	}
+	return started && h.Healthy
 }
 
 // start takes a worker number in the background and makes ids from then on. port is that of the

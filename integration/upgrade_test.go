@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"snowgate/integration/gatewaytest"
+	"snowgate/tokens/tokenstest/redistest"
 )
 
 // TestRuleOfANewerRelease: another gateway writes a rule of a kind that this release does not know.
@@ -46,4 +48,38 @@ func TestRuleOfANewerRelease(t *testing.T) {
 			t.Errorf("gateway %d logs the rule %d times, want once", i, n)
 		}
 	}
+}
+
+// TestNewcomerOnAnEmptiedRedis: Redis loses everything, and a gateway is started in the same moment.
+// It does not say that the registry's clients are unknown before the others have given them back.
+func TestNewcomerOnAnEmptiedRedis(t *testing.T) {
+	t.Parallel()
+	redis, admin, upstream := redistest.Start(t), administrator(), gatewaytest.NewRecorder(t, "")
+	living := startAdministered(t, redis, 1, admin, upstream)
+	var known []gatewaytest.Credentials
+	for i := range 20 {
+		known = append(known, living.create(fmt.Sprintf("client-%d", i)))
+	}
+	living.Signal(syscall.SIGSTOP) // so that the others are later than the newcomer
+	redis.Do("FLUSHALL")
+	newcomer := gatewaytest.Start(t, gatewaytest.Options{
+		Config: "clients:\n" + fileClient.YAML, NotReady: true,
+		Env: []string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_WORKER_ID=2", "SNOWGATE_STORE_TIMEOUT=5s"},
+	})
+	newcomer.WaitLog("the revocation rules are confirmed")
+	refused := 0
+	ask := func(client gatewaytest.Credentials) bool {
+		status, body := newcomer.Post("/oauth2/token", client, "grant_type", "client_credentials")
+		if status == http.StatusUnauthorized {
+			t.Fatalf("the newcomer says %s of a client that there is", body)
+		}
+		refused++
+		return status == http.StatusOK
+	}
+	for _, client := range known {
+		ask(client)
+	}
+	living.Signal(syscall.SIGCONT)
+	gatewaytest.Eventually(t, 20*time.Second, "the newcomer issues tokens", func() bool { return ask(known[0]) })
+	t.Logf("%d requests were answered with 503 before", refused)
 }
