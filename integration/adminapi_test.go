@@ -21,8 +21,10 @@ const patience = 5 * time.Second
 // administered is a gateway with a route, and an administrator of it.
 type administered struct {
 	*gatewaytest.Gateway
-	t     *testing.T
-	token string
+	t      *testing.T
+	token  string
+	secret string // of the administrator
+	worker int
 }
 
 // administrator is the client that the gateways are bootstrapped with.
@@ -33,7 +35,14 @@ func administrator() gatewaytest.Credentials {
 
 func startAdministered(t *testing.T, redis *redistest.Server, worker int, admin gatewaytest.Credentials, upstream *gatewaytest.Recorder, env ...string) *administered {
 	t.Helper()
+	return startAdministeredBy(t, "", redis, worker, admin, upstream, env...)
+}
+
+// startAdministeredBy starts the gateway of a binary, "" for the one under test.
+func startAdministeredBy(t *testing.T, binary string, redis *redistest.Server, worker int, admin gatewaytest.Credentials, upstream *gatewaytest.Recorder, env ...string) *administered {
+	t.Helper()
 	g := gatewaytest.Start(t, gatewaytest.Options{
+		Binary: binary,
 		Config: "clients:\n" + fileClient.YAML + "routes:\n  - {name: orders, path: /orders, upstreams: [" + upstream.URL + "], scopes: [orders.read]}\n",
 		Env: append([]string{
 			"SNOWGATE_REDIS_URL=" + redis.URL(), fmt.Sprint("SNOWGATE_WORKER_ID=", worker),
@@ -42,7 +51,7 @@ func startAdministered(t *testing.T, redis *redistest.Server, worker int, admin 
 			"SNOWGATE_STORE_TIMEOUT=5s",
 		}, env...),
 	})
-	return &administered{g, t, g.Token(admin, "scope", clients.AdminScope)}
+	return &administered{g, t, g.Token(admin, "scope", clients.AdminScope), admin.Secret, worker}
 }
 
 var fileClient = gatewaytest.NewClient("in-the-file", "orders.read")

@@ -37,7 +37,7 @@ func TestUpstreamsOfARoute(t *testing.T) {
 `,
 		Env: []string{"SNOWGATE_REDIS_URL=" + redis.URL(), "SNOWGATE_WORKER_ID=1", "SNOWGATE_ADMIN_CLIENT_SECRET=" + admin.Secret, "SNOWGATE_STORE_TIMEOUT=5s"},
 	})
-	a := &administered{g, t, g.Token(admin, "scope", "snowgate:admin")}
+	a := &administered{g, t, g.Token(admin, "scope", "snowgate:admin"), admin.Secret, 1}
 	ask := func(token string) gatewaytest.Response {
 		request := g.Request(http.MethodGet, "/orders/1", nil)
 		request.Header.Set("Authorization", "Bearer "+token)

@@ -99,6 +99,8 @@ type Options struct {
 	// Env holds further variables, NAME=value with the whole name. They win over
 	// those that Start sets.
 	Env []string
+	// Binary is the program to start, see [Previous]. Default: the one under test.
+	Binary string
 	// HostClock, if given, is the clock of the gateway's host. The gateway is a build of its own
 	// then, and goes by that clock only with SNOWGATE_ID_CLOCK=host in Env.
 	HostClock *HostClock
@@ -138,7 +140,10 @@ func Start(t testing.TB, o Options) *Gateway {
 	}
 	g := &Gateway{t: t, ConfigPath: path, exited: make(chan struct{})}
 	g.arrived = sync.NewCond(&g.mu)
-	g.cmd = exec.Command(o.HostClock.binary(t))
+	if o.Binary == "" {
+		o.Binary = o.HostClock.binary(t)
+	}
+	g.cmd = exec.Command(o.Binary)
 	g.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"),
 		"GORACE=atexit_sleep_ms=10", // by default the race detector waits for a second at the end
