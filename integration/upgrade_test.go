@@ -130,6 +130,9 @@ func crossCheck(t *testing.T, name string, here, there *administered) {
 			}
 		}
 	}
+	if plain := here.Token(fileClient); !here.canCall(plain) || !there.canCall(plain) {
+		t.Errorf("%s: a token of a client of the file is not good", name)
+	}
 	client := here.create("client-" + suffix)
 	soon("the client is known", func() bool {
 		status, _ := there.Post("/oauth2/token", client, "grant_type", "client_credentials")
