@@ -87,7 +87,7 @@ type Config struct {
 	// FailStatic is how much longer cached tokens are served while Redis is away.
 	FailStatic time.Duration `env:"FAIL_STATIC" envDefault:"0s" doc:"while Redis cannot be asked, tokens that are in the cache are served for this much longer, unless a known rule revokes them; 0 answers 503 instead"`
 
-	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"250ms" doc:"time for one decision that needs Redis, all in all"`
+	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"250ms" doc:"time for one decision that needs Redis, all in all; at least twice the round trip to Redis"`
 
 	// WaitReplicas and WaitTimeout are for revocations only.
 	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT); a failover to one of them cannot lose it, so set it to the number of replicas; not with a cluster"`

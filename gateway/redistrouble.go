@@ -14,8 +14,9 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// probeTimeout bounds the look at what a Redis speaks that gave no response.
-const probeTimeout = 300 * time.Millisecond
+// probeTimeout bounds the look at what a Redis speaks that gave no response, and each of its two
+// steps, of which the first is one round trip.
+const probeTimeout = time.Second
 
 // redisHint returns what to do about a failure to use the configured Redis, with the variable that
 // names it. It asks a server that gave no response whether it speaks TLS.
@@ -75,11 +76,15 @@ func tlsHint(ctx context.Context, cfg config.Config) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
+	begun := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", redisAddress(cfg.RedisURL))
 	if err != nil {
 		return ""
 	}
 	defer conn.Close()
+	if trip := time.Since(begun); trip > cfg.StoreTimeout/2 {
+		return fmt.Sprintf("is %v away and back: set %sSTORE_TIMEOUT to twice that at least", trip.Round(time.Millisecond), config.Prefix)
+	}
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
 	if u.Scheme == "rediss" {
 		var answer [1]byte

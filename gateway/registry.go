@@ -17,6 +17,10 @@ import (
 // flushPause is how often the last uses of client secrets are written down.
 const flushPause = time.Minute
 
+// connectTime is the time for an operation in Redis that no request for a service waits for: it may
+// need a new connection, which takes up to three round trips before its own.
+func connectTime(cfg config.Config) time.Duration { return max(4*cfg.StoreTimeout, time.Second) }
+
 // openRegistry connects the clients to those that Redis keeps.
 func (g *shared) openRegistry() {
 	// Redis may have been emptied just now, and be given the clients back by the other gateways. Until
@@ -26,7 +30,7 @@ func (g *shared) openRegistry() {
 		g.log.Error().Str("client", id).Msg("the registry has a client that is configured, too: the configured one counts; delete the other")
 	})
 	g.registry = redisclients.New(g.store.Client(), g.clients, redisclients.Options{
-		Prefix: g.cfg.KeyPrefix, Timeout: g.cfg.StoreTimeout, MaxTTL: g.cfg.TokenMaxTTL, Now: g.clock.Time,
+		Prefix: g.cfg.KeyPrefix, Timeout: connectTime(g.cfg), MaxTTL: g.cfg.TokenMaxTTL, Now: g.clock.Time,
 		Report: func(err error) { g.log.Warn().Err(err).Msg("the client registry") },
 	})
 }

@@ -557,3 +557,41 @@ func workerOf(s *scene) float64 {
 	}
 	return state.Issuing.Worker
 }
+
+// TestRedisFarAway: with a round trip of half of SNOWGATE_STORE_TIMEOUT a gateway starts, and
+// no decision is refused: what a new connection takes is not counted against it.
+func TestRedisFarAway(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "a response takes as long as it may")
+	t.Parallel()
+	const timeout = 400 * time.Millisecond
+	server := redistest.Start(t)
+	cable := gatewaytest.NewCable(t, server.Addr())
+	cable.Delay(timeout / 4)
+	client := gatewaytest.NewClient("worker", "orders.read", "introspect: true")
+	g := gatewaytest.Start(t, gatewaytest.Options{
+		NotReady: true, Config: "clients:\n" + client.YAML,
+		Env: []string{
+			"SNOWGATE_REDIS_URL=" + strings.Replace(server.URL(), server.Addr(), cable.Addr(), 1),
+			"SNOWGATE_STORE_TIMEOUT=" + timeout.String(),
+		},
+	})
+	gatewaytest.Eventually(t, time.Minute, "the gateway is ready", func() bool { return g.Get("/readyz", "").StatusCode == http.StatusOK })
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 3 {
+				status, body := g.Post("/oauth2/token", client, "grant_type", "client_credentials")
+				if status != http.StatusOK {
+					t.Errorf("token: %d %s", status, body)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	token := g.Token(client)
+	for range 3 {
+		if status, body := g.Post("/oauth2/introspect", client, "token", token); status != http.StatusOK || !strings.Contains(body, `"active":true`) {
+			t.Errorf("introspection: %d %s", status, body)
+		}
+	}
+}

@@ -15,9 +15,9 @@ import (
 	"snowgate/internal/panics"
 )
 
-// lanes is how many round trips may be in flight at once. One makes the largest batches; the second
-// is used only while the reply to the first is late.
-const lanes = 2
+// lanes is how many round trips may be in flight at once. One makes the largest batches; the others
+// are used only while the replies on those before are late, as when Redis is far away.
+const lanes = 8
 
 // late is the age at which a reply counts as late. In a Docker network a reply takes 0.1 ms, and a
 // few times as long if Redis is busy.
@@ -26,7 +26,8 @@ const late = 5 * time.Millisecond
 // batcher lets commands of many goroutines share round trips, and reads of values share one MGET.
 //
 // A lone command is sent at once. Commands that arrive while one is in flight wait, and share the
-// next round trip, which begins when the reply arrives or is late. So the busier the gateway is, the
+// next round trip, which begins when the reply arrives or is late: a command waits for 2 × late at
+// most before it is sent, or for a lane if all are taken. So the busier the gateway is, the
 // less a command costs: 0.87 of the time of a request that asks Redis.
 //
 // A failure of a round trip is the error of every command in it. A caller whose context ends gets
@@ -34,12 +35,14 @@ const late = 5 * time.Millisecond
 // use. It works on one server: in a cluster, the slowest shard would delay the replies of all.
 type batcher struct {
 	client  redis.UniversalClient
-	timeout time.Duration // of a batch
+	timeout time.Duration // of a batch, on a new connection; those who wait for it may give up earlier
 	cohort  cohort.Cohort // of goroutines that are about to send a command
 
 	mu      sync.Mutex
 	since   [lanes]time.Time // when the round trip on each began; zero: the lane is free
 	waiting []*waiter
+	clock   *time.Timer // calls tick while commands wait
+	ticking bool
 
 	waiters sync.Pool // waiters to be used again
 }
@@ -100,6 +103,9 @@ func (b *batcher) ask(ctx context.Context, q question) (value string, err error)
 	}
 	w := b.newWaiter(q)
 	b.waiting = append(b.waiting, w)
+	if !leads && !b.ticking {
+		b.startClock()
+	}
 	b.mu.Unlock()
 	if leads {
 		b.leave(lane)
@@ -130,6 +136,35 @@ func (b *batcher) enter() (lane int, ok bool) {
 		b.since[lane] = time.Now()
 	}
 	return lane, ok
+}
+
+// startClock has tick called when the replies in flight are late. The caller holds mu. While replies
+// are in time, the clock runs down once in that time, however many commands there are.
+func (b *batcher) startClock() {
+	b.ticking = true
+	if b.clock == nil {
+		b.clock = time.AfterFunc(late, func() { defer panics.Catch(panics.Redis, nil); b.tick() })
+		return
+	}
+	b.clock.Reset(late)
+}
+
+// tick sends the commands that wait, if a lane is free and the replies in flight are late.
+func (b *batcher) tick() {
+	b.mu.Lock()
+	b.ticking = false
+	if len(b.waiting) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	lane, ok := b.enter()
+	if !ok {
+		b.startClock()
+	}
+	b.mu.Unlock()
+	if ok {
+		b.leave(lane)
+	}
 }
 
 // gather lets other goroutines run that are about to send a command. The caller holds mu, which

@@ -211,8 +211,8 @@ func TestLateResponse(t *testing.T) {
 			{0, []int{1}},
 			{late - 1, []int{1}},           // waits
 			{1, []int{1, 2}},               // and goes with the next, beside what is late
-			{late, []int{1, 2}},            // no third lane
-			{time.Hour, []int{1, 2, 1, 1}}, // the one that waited, and another one much later
+			{late, []int{1, 2, 1}},         // nor is a third, beside two
+			{time.Hour, []int{1, 2, 1, 1}}, // another one, much later
 		} {
 			time.Sleep(step.after)
 			ask()
@@ -224,6 +224,34 @@ func TestLateResponse(t *testing.T) {
 		}
 		asking.Wait()
 		b.wantIdle(t)
+	})
+}
+
+// TestFarAway: with replies that are always late, no command waits for the reply to another one until
+// all lanes are taken, even if nobody asks after it.
+func TestFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowServer{roundTrip: 100 * time.Millisecond}
+		b := s.batcher(t)
+		var asking sync.WaitGroup
+		for i := range 3 * lanes {
+			asking.Go(func() {
+				begin := time.Now()
+				if _, err := b.get(t.Context(), "key"); err != nil {
+					t.Errorf("get: %v", err)
+				}
+				if took := time.Since(begin); i < lanes && took > s.roundTrip+2*late || took > 2*s.roundTrip {
+					t.Errorf("command %d took %v, with a round trip of %v", i, took, s.roundTrip)
+				}
+			})
+			synctest.Wait()
+			time.Sleep(2 * late / 3)
+		}
+		asking.Wait()
+		b.wantIdle(t)
+		if sum(s.trips) != 3*lanes || len(s.trips) > 3*lanes/2+2 {
+			t.Errorf("round trips of %d commands, want %d in fewer than half as many", s.trips, 3*lanes)
+		}
 	})
 }
 
@@ -392,7 +420,7 @@ func TestNothingIsSentForNobody(t *testing.T) {
 				ctx := t.Context()
 				if i >= lanes {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, 10*time.Millisecond)
+					ctx, cancel = context.WithTimeout(ctx, late/2)
 					defer cancel()
 				}
 				_, _ = b.get(ctx, "key")
@@ -401,7 +429,7 @@ func TestNothingIsSentForNobody(t *testing.T) {
 		}
 		asking.Wait()
 		b.wantIdle(t)
-		if want := []int{1, 1}; !slices.Equal(s.trips, want) {
+		if want := []int{1, lanes - 1}; !slices.Equal(s.trips, want) {
 			t.Errorf("round trips of %d commands, want %d", s.trips, want)
 		}
 	})

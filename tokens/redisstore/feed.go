@@ -259,7 +259,7 @@ func (f *Feed) missed() {
 // version asks a primary which version of the shared state it has.
 func (s *Store) version(ctx context.Context) (version, error) {
 	const op = "ask for the revision"
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	reply, err := s.revision(ctx, s.client, versionScript)
 	if err == nil && len(reply) != 2 {

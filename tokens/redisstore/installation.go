@@ -83,7 +83,7 @@ func (s *Store) Claim(ctx context.Context, i Installation) error {
 func (s *Store) Recorded(ctx context.Context) (Installation, error) { return s.claim(ctx) }
 
 func (s *Store) claim(ctx context.Context, args ...any) (Installation, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	keys := []string{s.sharedKey("epoch"), s.sharedKey("installation"), s.sharedKey("w"), s.sharedKey("tagkey")}
 	reply, err := claimScript.Run(ctx, s.client, keys, args...).StringSlice()

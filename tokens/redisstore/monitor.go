@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"snowgate/internal/deadline"
+	"snowgate/internal/panics"
 )
 
 const (
@@ -110,6 +111,9 @@ func (m *Monitor) probe(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	if now.Err == nil && !before.Reachable && now.RoundTrip > late {
+		m.store.warm(ctx)
+	}
 	now.Kind = Kind(now.Err)
 	now.Reachable = now.Err == nil
 	m.store.demoted.Store(now.Kind == KindReadOnly)
@@ -132,8 +136,8 @@ func (m *Monitor) probe(ctx context.Context) {
 // ask reads Redis's clock into h and finds out whether a primary is behind it:
 // TIME is answered by a replica and while loading, the GETEX of installation by
 // neither.
-func (m *Monitor) ask(ctx context.Context, h *Health) error {
-	ctx, cancel := context.WithTimeout(ctx, m.store.timeout)
+func (m *Monitor) ask(whole context.Context, h *Health) error {
+	ctx, cancel := m.store.patient(whole)
 	defer cancel()
 	node, err := m.store.clockNode(ctx)
 	if err != nil {
@@ -152,12 +156,33 @@ func (m *Monitor) ask(ctx context.Context, h *Health) error {
 		return err
 	}
 	h.Installation, h.Empty = recorded, !recorded.Complete()
-	return m.store.mayRead(ctx)
+	return m.store.mayRead(whole)
+}
+
+// warm opens the connections that decisions use, because one that has to open its own takes several
+// round trips. It is for a server that is far away.
+func (s *Store) warm(ctx context.Context) {
+	if _, ok := s.client.(*redis.Client); !ok {
+		return // in a cluster each node has connections of its own
+	}
+	ctx, cancel := s.patient(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range lanes / 2 {
+		wg.Go(func() { defer panics.Catch(panics.Redis, nil); _ = s.client.Ping(ctx) })
+		wg.Go(func() {
+			defer panics.Catch(panics.Redis, nil)
+			_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { p.Ping(ctx); return nil })
+		})
+	}
+	wg.Wait()
 }
 
 // mayRead returns an error if the user lacks a right that reading tokens takes. Another failure is
 // none: in a cluster it says nothing about the other shards.
 func (s *Store) mayRead(ctx context.Context) error {
+	ctx, cancel := s.patient(ctx)
+	defer cancel()
 	key := s.tokenKey(0)
 	results, _ := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Get(ctx, key)
@@ -185,7 +210,7 @@ func (s *Store) clockNode(ctx context.Context) (redis.UniversalClient, error) {
 // evictionPolicy returns maxmemory-policy, empty if it could not be had. In a
 // cluster it is that of the first primary found that would evict.
 func (m *Monitor) evictionPolicy(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, m.store.timeout)
+	ctx, cancel := m.store.patient(ctx)
 	defer cancel()
 	cluster, ok := m.store.client.(*redis.ClusterClient)
 	if !ok {

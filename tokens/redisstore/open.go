@@ -43,8 +43,10 @@ type Options struct {
 	URL string
 	// Prefix starts every key. Default: "sg".
 	Prefix string
-	// Timeout bounds every operation of the Store, retries included, whatever
-	// the deadline of its context is. Default: 250 ms.
+	// Timeout bounds every operation that requests wait for, retries included, whatever the deadline
+	// of its context is: Load, Save, Delete and AddRule. It should be twice the round trip to Redis at
+	// least. All others have four times as long, for a new connection takes up to three round trips
+	// before a command. Default: 250 ms.
 	Timeout time.Duration
 	// Observe, if set, is told of every command: its name in lower case, how
 	// long it took, and its [Kind] of failure, "ok" if none. It is called by
@@ -96,7 +98,7 @@ func Open(opts Options) (*Store, error) {
 	s.client = client
 	s.scripts = redisscript.NewRunner(client, []string{s.sharedKey("rev"), s.sharedKey("tagkey")}, s.pushChannel())
 	if _, ok := client.(*redis.Client); ok {
-		s.batch = &batcher{client: client, timeout: opts.Timeout}
+		s.batch = &batcher{client: client, timeout: connectTrips * opts.Timeout}
 	}
 	return s, nil
 }
@@ -210,7 +212,7 @@ func (s *Store) guard(node *redis.Client, reload func(context.Context)) {
 		reload:       reload,
 		leastTimeout: s.timeout / 2,
 		ping: func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(asProbe(ctx), s.timeout)
+			ctx, cancel := s.patient(asProbe(ctx))
 			defer cancel()
 			return node.Ping(ctx).Err()
 		},
@@ -244,9 +246,13 @@ func prepare(opts Options, secure, topology string) (string, error) {
 	if topology == "sentinel" && u.Port() == "" {
 		u.Host = u.Host + ":26379"
 	}
+	dial := opts.Timeout
+	if secure == "rediss" {
+		dial *= 2 // the handshake of TLS is a part of it
+	}
 	for name, value := range map[string]string{
 		"client_name":       "snowgate",
-		"dial_timeout":      opts.Timeout.String(),
+		"dial_timeout":      dial.String(),
 		"read_timeout":      opts.Timeout.String(),
 		"write_timeout":     opts.Timeout.String(),
 		"pool_timeout":      opts.Timeout.String(),

@@ -69,7 +69,7 @@ func (s *Store) Rebase(ctx context.Context, c Change) error {
 
 // Time returns the time of the Redis node that keeps what all gateways share.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	node, err := s.clockNode(ctx)
 	if err != nil {

@@ -69,7 +69,7 @@ func (s *Store) MissingRights(ctx context.Context) ([]string, error) {
 
 // missing tries the commands of one need.
 func (s *Store) missing(ctx context.Context, n need) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	node, err := s.nodeOf(ctx, n.key)
 	if err != nil {

@@ -164,7 +164,7 @@ func parseExact(text string) (uint64, error) {
 // runs. A field that cannot be read is an error that names it; the set that
 // comes with it holds all the others, and is worth merging.
 func (s *Store) LoadRules(ctx context.Context) (tokens.RuleSet, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	reply, err := s.revision(ctx, s.client, ruleLoadScript)
 	if err != nil {

@@ -57,9 +57,9 @@ func (s *Store) change(ctx context.Context, rdb redis.Scripter, sc *redisscript.
 	return reply, nil
 }
 
-// write is change within the store's timeout.
+// write is change, with the time for a new connection.
 func (s *Store) write(ctx context.Context, op string, sc *redisscript.Script, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	if _, err := s.change(ctx, s.client, sc, 2, args...); err != nil {
 		return failure(op, err)

@@ -140,6 +140,17 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, s.timeout)
 }
 
+// connectTrips is how many round trips a command may take on a new connection: TCP, TLS, HELLO, and
+// its own.
+const connectTrips = 4
+
+// patient applies the budget of an operation that no request waits for. It is long enough for a new
+// connection, each round trip of which has the time of a whole decision. So connections are there
+// when decisions need them, however far away Redis is.
+func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, connectTrips*s.timeout)
+}
+
 // get asks for the value of a key; there are many who do at a time.
 func (s *Store) get(ctx context.Context, key string) (string, error) {
 	if s.batch == nil {
@@ -197,7 +208,7 @@ func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
 
 // LoadKeys implements [tokens.KeyStore]: one HGETALL.
 func (s *Store) LoadKeys(ctx context.Context) ([]tokens.TagKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	fields, err := s.client.HGetAll(ctx, s.sharedKey("tagkey")).Result()
 	if err != nil {
