@@ -23,8 +23,8 @@ const maxDocument = 512 << 10
 // that is not known or given twice is a fault. The error is a [DocumentError]
 // with all faults.
 //
-// client_id is needed. grant_types and token_endpoint_auth_method may be stated
-// (RFC 7591 §2), but only as what there is.
+// client_id is needed. grant_types and token_endpoint_auth_method may be stated (RFC 7591 §2), but
+// only with the values that the gateway supports.
 func DecodeDocument(text []byte, maxTTL time.Duration) (Document, error) {
 	d := &documentDecoder{maxTTL: maxTTL}
 	members, err := readObject(text)

@@ -39,14 +39,13 @@ func NewRegistry(defaultTTL time.Duration) *Registry {
 	return r
 }
 
-// Follow tells the registry that there is a store, so that a client may be
-// another than the registry knows, or exist although the registry does not know
-// it: until [Registry.Complete] is called, and whenever confirmed reports false,
-// [Registry.Authenticate] says nothing about a client that is not configured but
-// [ErrUnavailable]. confirmed tells whether the clients of the store were found
-// to be current a moment ago; it is called often and must be fast. clash, if not nil, is told of every client of the store that comes to
-// stand behind a configured one of the same id, while the registry changes; it
-// must neither block nor change it. Follow is called once, before anything else.
+// Follow tells the registry that there is a store, of which the registry has a copy that may be
+// stale. Until [Registry.Complete] is called, and whenever confirmed reports false,
+// [Registry.Authenticate] returns [ErrUnavailable] for every client that is not configured.
+// confirmed reports whether the copy was found to be current a moment ago; it is called often and
+// must be fast. clash, if not nil, is called for every client of the store that a configured one of
+// the same id hides from now on; it must neither block nor change the registry. Call Follow once,
+// before anything else.
 func (r *Registry) Follow(confirmed func() bool, clash func(id string)) {
 	r.following = &following{confirmed, clash}
 }

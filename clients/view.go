@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What RFC 7591 §2 calls the only grant that there is, and the way to
-// authenticate that is recommended; client_secret_post works as well.
+// The only grant that the gateway supports and the recommended way to authenticate, by their names
+// in RFC 7591 §2; client_secret_post works as well.
 const (
 	grantType  = "client_credentials"
 	authMethod = "client_secret_basic"

@@ -31,8 +31,8 @@ func (g *Gateway) background(ctx context.Context, port string, rested func() uin
 	return group.Wait()
 }
 
-// begin starts what must not start before it is known that the ids of this
-// deployment count time as this gateway does: tag keys and ids.
+// begin starts the tag keys and the generator of ids, once it is known that the ids of this
+// deployment count time as this gateway does.
 func (g *Gateway) begin(ctx context.Context, port string, run func(func(context.Context))) error {
 	if err := g.installation.claim(ctx); err != nil {
 		return err
@@ -56,13 +56,13 @@ func (g *Gateway) begin(ctx context.Context, port string, run func(func(context.
 	return g.installation.restore(ctx, g.ids.refused)
 }
 
-// Pauses between looks at something that is about to happen.
+// Pauses between checks for something that is about to happen.
 const (
 	claimPause = 100 * time.Millisecond
 	readyPause = 10 * time.Millisecond
 )
 
-// awaitReady says in the log when the gateway can do its work.
+// awaitReady logs when the gateway becomes ready.
 func (g *Gateway) awaitReady(ctx context.Context) {
 	state := g.readiness()
 	// A generator goes on for a while after it has lost its number; then there is

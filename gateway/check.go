@@ -16,7 +16,8 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// clockNote is the difference between the clocks of Redis and this host from which on it is told.
+// clockNote is the difference between the clocks of Redis and of this host from which on a check
+// mentions it.
 const clockNote = 250 * time.Millisecond
 
 // CheckStart returns every fault that a start with cfg on this host would find without Redis. It
@@ -56,8 +57,8 @@ func checkOctet(ctx context.Context, cfg config.Config) error {
 	return fitOctet(cfg, address)
 }
 
-// CheckRedis returns what a start with cfg would find in Redis, all of it, and notes about what may
-// not be meant. It writes nothing there.
+// CheckRedis returns every fault that a start with cfg would find in Redis, and notes about
+// settings that may not be intended. It writes nothing there.
 func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err error) {
 	if !cfg.RedisURL.IsSet() {
 		return nil, &ConfigError{fmt.Errorf("-redis: %sREDIS_URL is not set: there is no Redis to look at", config.Prefix)}
@@ -105,7 +106,8 @@ func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err err
 	return notes, allFaults(faults)
 }
 
-// allFaults joins faults. They are faults of whoever configured unless one is about Redis being away.
+// allFaults joins faults. The result is a [*ConfigError], unless one of them says that Redis is
+// away.
 func allFaults(faults []error) error {
 	err := errors.Join(faults...)
 	for _, fault := range faults {
@@ -121,7 +123,8 @@ func allFaults(faults []error) error {
 	return nil
 }
 
-// unusable tells apart a Redis that is away, and one that is the wrong one.
+// unusable adds the way out to an error of Redis. The result is a [*ConfigError] if the
+// configuration names the wrong server or the wrong user, and not if Redis is away.
 func unusable(ctx context.Context, cfg config.Config, err error) error {
 	failure, ok := errors.AsType[*redisstore.Error](err)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 // sourceFile is the source of the routes of the configuration file.
 const sourceFile = "file"
 
-// newWatcher returns what discovers routes, nil if that is not asked for.
+// newWatcher returns the watcher that discovers routes from Docker, nil if discovery is off.
 func (r *routing) newWatcher() *docker.Watcher {
 	if r.cfg.DockerHost == "" {
 		return nil
@@ -141,7 +141,7 @@ func (r *routing) refusals() []admin.RefusedRoute {
 	return list
 }
 
-// shownDiscovery returns what tells the admin API about discovery, nil if there is
+// shownDiscovery returns the function that reports discovery to the admin API, nil if there is
 // none.
 func (r *routing) shownDiscovery() func() admin.Discovery {
 	if r.watcher == nil {

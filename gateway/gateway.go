@@ -41,7 +41,7 @@ type Gateway struct {
 	whenReady    func()                                               // see Options; nil: nobody asks
 }
 
-// setup is what every part of a gateway is told: how it is configured, and where it logs and counts.
+// setup holds what every part of a gateway needs: its configuration, its log and its metrics.
 type setup struct {
 	cfg             config.Config
 	version, commit string // of the program
@@ -108,7 +108,7 @@ func newGateway(cfg config.Config, logger zerolog.Logger, version, commit string
 	return g, nil
 }
 
-// connect makes what stands on the storage.
+// connect makes the parts that need the storage.
 func (g *Gateway) connect() (err error) {
 	s, store := g.setup, g.storage.store
 	g.installation = newInstallation(s, store)
@@ -130,7 +130,7 @@ func (g *Gateway) connect() (err error) {
 	return nil
 }
 
-// collect has the metrics ask the parts for their state.
+// collect registers the metrics that read the state of the parts at each scrape.
 func (g *Gateway) collect() {
 	g.metrics.CollectIDs(g.ids.series)
 	g.metrics.CollectShared(g.shared.sharedSeries)
@@ -178,7 +178,7 @@ func (g *Gateway) observation(prefix string) middleware.Observation {
 	}
 }
 
-// close gives back what newGateway took.
+// close releases what newGateway acquired.
 func (g *Gateway) close() {
 	g.routing.router.Close()
 	g.shared.close()

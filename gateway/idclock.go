@@ -16,8 +16,8 @@ type hostClock struct{}
 // Now implements [idgen.Clock].
 func (hostClock) Now() (int64, error) { return hostTime().UnixMilli(), nil }
 
-// clockOptions say by which clock ids are stamped. The ceiling of ids follows Redis TIME with
-// either: the host's clock only chooses stamps beneath it.
+// clockOptions returns the options for the clock that ids are stamped by. The ceiling of ids
+// follows Redis TIME with either: the host's clock only chooses stamps beneath it.
 func clockOptions(choice string, reference *redislease.Clock) []idgen.Option {
 	if choice == config.ClockHost {
 		return []idgen.Option{idgen.WithClock(hostClock{}), idgen.WithLeaseClock(reference)}
@@ -25,7 +25,7 @@ func clockOptions(choice string, reference *redislease.Clock) []idgen.Option {
 	return []idgen.Option{idgen.WithClock(reference)}
 }
 
-// noID is why there is no id.
+// noID is an error of the generator with the reason to show to callers.
 type noID struct {
 	error
 	public string
@@ -33,10 +33,10 @@ type noID struct {
 
 func (e *noID) Unwrap() error { return e.error }
 
-// Public returns the reason in words for whoever asked for a token.
+// Public returns the reason in words for the client that asked for a token.
 func (e *noID) Public() string { return e.public }
 
-// reasons are the words for whoever asked for a token.
+// reasons are the words for clients that ask for a token.
 var reasons = []struct {
 	err    error
 	public string
@@ -49,8 +49,8 @@ var reasons = []struct {
 	{idgen.ErrNoWorker, "no worker number is held"},
 }
 
-// whyNoID adds to an error of the generator what it is for callers, and, where the host's clock is
-// the cause, by how much that is off and the way out.
+// whyNoID adds to an error of the generator the reason to show to callers and, if the host's clock
+// is the cause, its offset and the way out.
 func whyNoID(err error, offset time.Duration, host bool) error {
 	if host {
 		err = blameHost(err, offset)

@@ -14,7 +14,8 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// InstallationOf returns what cfg says about what all gateways must agree on.
+// InstallationOf returns the part of cfg that all gateways must agree on: epoch, layout and token
+// key.
 func InstallationOf(cfg config.Config) redisstore.Installation {
 	i := redisstore.Installation{
 		Epoch: cfg.Epoch.UTC().Format(time.RFC3339Nano), Layout: cfg.IDLayout.String(), TokenKey: redisstore.KeysInRedis,
@@ -25,8 +26,9 @@ func InstallationOf(cfg config.Config) redisstore.Installation {
 	return i
 }
 
-// installation is what all gateways on one Redis must agree on: what this one is configured with,
-// and how that compares to what Redis has recorded. It is safe for concurrent use.
+// installation compares what this gateway is configured with to what Redis has recorded: the epoch,
+// the layout and the token key, on which all gateways of one Redis must agree. It is safe for
+// concurrent use.
 type installation struct {
 	*setup
 	store      *redisstore.Store
@@ -41,7 +43,7 @@ func newInstallation(s *setup, store *redisstore.Store) *installation {
 	return &installation{setup: s, store: store, configured: InstallationOf(s.cfg), blank: make(chan struct{}, 1)}
 }
 
-// errUnclaimed is why nothing is decided before the installation was compared.
+// errUnclaimed refuses every decision until the installation has been compared.
 var errUnclaimed = fmt.Errorf("%w: epoch, layout and token key have not been compared with those in Redis yet", tokens.ErrUnavailable)
 
 // unfit returns why this gateway must not decide: it would take the tokens of others for forgeries.
@@ -65,7 +67,7 @@ func (c *installation) changed(mismatch error) bool {
 	return c.other.Swap(&err) == nil
 }
 
-// noticeProbe is told of every probe of Redis.
+// noticeProbe is called after every probe of Redis.
 func (c *installation) noticeProbe(h redisstore.Health) {
 	if !h.Reachable {
 		return
@@ -95,8 +97,9 @@ func (c *installation) compare(recorded redisstore.Installation) error {
 }
 
 // ruleFollower keeps the revocation rules current. A change of the installation comes with a rule
-// for all tokens of before, and a gateway of before must have noticed the change when it applies
-// the rule: it responds with 503 then, and 401 is for those who are part of the new one.
+// that revokes all earlier tokens. A gateway of the earlier installation must notice the change
+// before it applies the rule, so that it responds with 503; only gateways of the new one respond
+// with 401.
 type ruleFollower struct {
 	*tokens.Rules
 	installation *installation
@@ -114,8 +117,8 @@ func (f *ruleFollower) Refresh(ctx context.Context) error {
 	return f.Rules.Refresh(ctx)
 }
 
-// claim records epoch, layout and token key in Redis or compares them, and does not
-// give up while Redis is away. A difference is an error of whoever configured this gateway.
+// claim records epoch, layout and token key in Redis or compares them, and does not give up while
+// Redis is away. A difference is a [*ConfigError].
 func (c *installation) claim(ctx context.Context) error {
 	for {
 		err := c.store.Claim(ctx, c.configured)
@@ -156,12 +159,11 @@ func wayOut(err error) error {
 	return fmt.Errorf("%w; give this gateway %s, or change the whole installation with snowgate ids rebase", err, strings.Join(set, " and "))
 }
 
-// restore gives a Redis that has lost its data the epoch and the layout back, so
-// that gateways which start later make and read ids as this one does. The rest,
-// tag keys included, is given back by the feed, which notices the loss by itself.
-// It ends with ctx, or with what comes out of refused: why no worker number will be had.
-// If another gateway was faster and has recorded something else, noticeProbe
-// tells.
+// restore gives a Redis that has lost its data the epoch and the layout back, so that gateways
+// which start later make and read ids as this one does. The rest, tag keys included, is given back
+// by the feed, which notices the loss by itself. It returns when ctx ends, or with the error that
+// comes out of refused if no worker number can be had. If another gateway was faster and has
+// recorded something else, noticeProbe notices.
 func (c *installation) restore(ctx context.Context, refused <-chan error) error {
 	for {
 		select {

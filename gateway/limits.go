@@ -6,7 +6,7 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// limits are what keeps one caller from using up what is there for all.
+// limits are the rate limits that keep one caller from using up what all callers share.
 type limits struct {
 	failures *limit.Failures      // of authentication
 	unknown  *limit.UnknownTokens // and expired or revoked ones

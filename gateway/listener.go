@@ -57,7 +57,8 @@ func (l *drainingListener) Accept() (net.Conn, error) {
 	return nil, fault
 }
 
-// wrap makes the connection of a client cheap.
+// wrap adds to the connection of a client what makes it cheap: system calls outside of the
+// scheduler, and rest while it is idle.
 func (l *drainingListener) wrap(conn net.Conn) net.Conn {
 	return l.rest.Wrap(nonblock.Wrap(conn))
 }

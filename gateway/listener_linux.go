@@ -11,9 +11,8 @@ import (
 // emptied. It is Linux's usual length of the queue (net.core.somaxconn).
 const mostWaiting = 4096
 
-// takeWaiting accepts every connection that waits and ends the listening in the
-// same breath: in a pause between the two, handshakes would be completed that
-// nobody accepts.
+// takeWaiting accepts every waiting connection and stops listening right after the last one. During
+// a pause between the two, the kernel would complete handshakes of connections that nobody accepts.
 func takeWaiting(l *net.TCPListener) ([]net.Conn, error) {
 	raw, err := l.SyscallConn()
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 // Logs is where one gateway logs. It is safe for concurrent use.
 type Logs struct {
 	sink *logsink.Sink
-	// main is for what the gateway has to say of itself: a line is written when
-	// the call returns.
+	// main takes the lines about the gateway itself: a line is written when the call returns.
 	main zerolog.Logger
 	// access is for the lines of requests, which are made and written a little later,
 	// many at once.
@@ -43,7 +42,7 @@ func OpenLogs(stderr io.Writer, cfg config.Config) *Logs {
 	}
 	sink := logsink.New(out, logsink.Options{})
 	logger := zerolog.New(sink).Level(level).With().Timestamp().Logger()
-	// The lines of requests say themselves what time it was.
+	// The lines of requests carry their own time.
 	access := sink.Deferred(zerolog.New(nil).Level(level), "request")
 	log.SetFlags(0)
 	log.SetOutput(libraryLog{zerolog.New(sink.Batched()).Level(level).With().Timestamp().Logger()})
@@ -57,7 +56,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(file.Fd())
 }
 
-// logPanic tells of a panic that was caught. Those of handlers are in the line of the request.
+// logPanic logs a recovered panic. Those of handlers are in the line of the request.
 func logPanic(logger zerolog.Logger, p *panics.Panic) {
 	logger.Error().Stringer("part", p.Part).Str("cause", p.Error()).Str("stack", p.Stack).Uint64("untold", p.Untold).
 		Msg("a panic was caught: what it was in the middle of has ended, everything else goes on")
@@ -66,8 +65,7 @@ func logPanic(logger zerolog.Logger, p *panics.Panic) {
 // Close writes what has not been written yet. It may be called twice.
 func (l *Logs) Close() { l.sink.Close() }
 
-// logTo makes the lines of requests go where l says, and the lines that are lost
-// there be counted.
+// logTo sends the lines of requests to l, and has the metrics count the lines that are lost there.
 func (g *Gateway) logTo(l *Logs) {
 	g.access = l.access.Add
 	g.metrics.CollectLostLines(l.sink.Lost)
@@ -89,8 +87,7 @@ func (w eachLine) Write(lines []byte) (int, error) {
 	return written, nil
 }
 
-// serverLog turns what net/http has to say, which is mostly about callers that
-// break off, into debug lines.
+// serverLog writes the messages of net/http as debug lines. Most are about clients that break off.
 func serverLog(logger zerolog.Logger, listener string) *log.Logger {
 	return log.New(lineWriter{logger.With().Str("listener", listener).Logger()}, "", 0)
 }
@@ -102,9 +99,9 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// libraryLog takes what libraries write to the logger of package log, as debug lines. net/http's
-// transport quotes bytes of services there, which may hold a token, so a line ends where it begins to
-// quote. It never waits: net/http writes with locks held that requests wait for.
+// libraryLog writes as debug lines what libraries write to the logger of package log. net/http's
+// transport quotes bytes of services there, which may hold a token, so a line ends where it begins
+// to quote. It never waits: net/http writes with locks held that requests wait for.
 type libraryLog struct{ logger zerolog.Logger }
 
 // Write implements [io.Writer].
@@ -118,8 +115,8 @@ func (w libraryLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// redisLog turns what go-redis has to say into debug lines: mostly connections
-// that failed, which the monitor reports once and by their cause.
+// redisLog writes the messages of go-redis as debug lines. Most are about failed connections, which
+// the monitor reports once, with their cause.
 type redisLog struct{ logger zerolog.Logger }
 
 // Printf implements the logger of go-redis.

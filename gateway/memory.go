@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	// heapRoom is what the heap may grow by before it is collected, at least. Go
-	// lets it double; a gateway has little in memory that lives, and would collect
-	// it dozens of times in a second. More than this saves nothing that could be
-	// measured, and stays resident.
+	// heapRoom is the least number of bytes by which the heap may grow before it is collected. Go
+	// lets it double; a gateway has little in memory that lives, and would collect it dozens of
+	// times in a second. More than this saves nothing that could be measured, and stays resident.
 	heapRoom = 16 << 20
 	// scannedRoom is how many times the scanned bytes the heap may grow by, at least, before the
 	// next collection. Go's default is one time all live bytes. With 100 000 clients a collection
@@ -27,11 +26,11 @@ const (
 	// limitShare is the part of the container's memory that the Go runtime is told
 	// to stay within; it does not count the program text and the kernel's buffers.
 	limitShare = 0.9
-	// slackKept is what is kept of the system's memory although it is not needed.
+	// slackKept is how many bytes of unneeded memory are not returned to the system.
 	slackKept = 16 << 20
-	// quietTime without a collection is a time in which little is going on.
+	// quietTime is the time without a collection after which the gateway counts as idle.
 	quietTime = 10 * time.Second
-	// restGain is about what is not needed any more for a connection that goes to rest.
+	// restGain is about how many bytes a connection frees when it goes to rest.
 	restGain = 16 << 10
 )
 
@@ -94,8 +93,8 @@ func keepRoom() {
 	}
 }
 
-// roomPercent is the percentage of what lives that gives it heapRoom, or scannedRoom
-// times of what of it is looked at, if that is more.
+// roomPercent returns the percentage of the live heap that equals heapRoom, or scannedRoom times
+// the scanned bytes if that is more.
 func roomPercent(living, scanned uint64) int {
 	return int(max(1, 100*max(heapRoom, scannedRoom*scanned)/max(living, 1<<20)))
 }
@@ -113,10 +112,10 @@ func afterCollection(f func()) {
 	}, f)
 }
 
-// giveBack returns memory that is not needed any more to the system when little
-// is going on, as after a flood of connections, until ctx ends. By itself the
-// runtime keeps what it had at the peak for many minutes. rested returns how many
-// connections have gone to rest so far: what they leave behind no collection has seen.
+// giveBack returns memory that is not needed any more to the system when little is going on, as
+// after a flood of connections, until ctx ends. The runtime itself keeps the memory of a peak for
+// many minutes. rested returns how many connections have gone to rest so far: no collection has
+// freed yet what they leave behind.
 func giveBack(ctx context.Context, rested func() uint64) {
 	before, seen := gauges(), uint64(0)
 	for deadline.Sleep(ctx, quietTime) == nil {
@@ -130,7 +129,7 @@ func giveBack(ctx context.Context, rested func() uint64) {
 	}
 }
 
-// slack is about how much memory would be free after a collection.
+// slack estimates how many bytes would be free after a collection.
 func slack(now map[string]uint64) uint64 {
 	garbage := now[heapAll] - min(now[heapAll], now[heapLive])
 	return now[heapFree] + garbage

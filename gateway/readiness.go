@@ -19,7 +19,7 @@ import (
 // as long as a number stays leased whose holder is gone.
 const numberBound = time.Minute
 
-// numberWatch follows how the worker number fares. It is safe for concurrent use.
+// numberWatch records when the worker number was lost, and why. It is safe for concurrent use.
 type numberWatch struct {
 	lost    atomic.Int64 // since when there is none, in Unix milliseconds; 0: there is one
 	trouble atomic.Pointer[trouble]
@@ -33,10 +33,10 @@ type trouble struct {
 	err error
 }
 
-// acquired is told that a number was taken.
+// acquired records that a number was taken.
 func (w *numberWatch) acquired() { w.lost.Store(0) }
 
-// failed is told of a failure of the heartbeat at an instant, and whether a number is held.
+// failed records a failure of the heartbeat at an instant, and whether a number is held.
 func (w *numberWatch) failed(now time.Time, err error, held bool) {
 	w.trouble.Store(&trouble{now, err})
 	if !held {
@@ -72,7 +72,7 @@ func (w *numberWatch) since(success time.Time) error {
 	return nil
 }
 
-// noticeLease is told what happens to the worker number in Redis.
+// noticeLease is called for every event of the worker number in Redis.
 func (g *ids) noticeLease(e redislease.Event) {
 	if e.Kind == redislease.EventAcquired {
 		g.number.acquired()
@@ -80,7 +80,7 @@ func (g *ids) noticeLease(e redislease.Event) {
 	logLease(g.log, e)
 }
 
-// reportNumber is told every failure of the generator's heartbeat. A gateway that never had a
+// reportNumber is called for every failure of the generator's heartbeat. A gateway that never had a
 // number, and will not get one as it is configured, does not start.
 func (g *ids) reportNumber(err error) {
 	reportIDs(g.log, err)
@@ -97,7 +97,7 @@ func (g *ids) reportNumber(err error) {
 	}
 }
 
-// hopeless returns why trying again is of no use, nil if it may be.
+// hopeless returns the reason why trying again cannot help, nil if it may.
 func (w *numberWatch) hopeless(cfg config.Config, err error) error {
 	if taken, ok := errors.AsType[*redislease.TakenError](err); ok {
 		if !w.renewed(taken.Until) {
@@ -117,7 +117,7 @@ func (w *numberWatch) hopeless(cfg config.Config, err error) error {
 	return nil
 }
 
-// shownReasons are what /readyz, which anybody may read, says of an error; the log says more.
+// shownReasons are the reasons that /readyz shows, which anybody may read. The log has more.
 var shownReasons = []error{
 	redislease.ErrAllTaken, redislease.ErrTaken, redislease.ErrExhausted, redislease.ErrQuarantine,
 	idgen.ErrSchemeMismatch, idgen.ErrLeaseLost, idgen.ErrClock, idgen.ErrCeiling, idgen.ErrNoWorker,
@@ -135,7 +135,7 @@ func shownReason(err error) string {
 	return "see the log"
 }
 
-// condition is what readiness follows from.
+// condition is the state that readiness is computed from.
 type condition struct {
 	missing []string     // what keeps the gateway from deciding
 	ids     idgen.Health // of the generator

@@ -14,8 +14,8 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// probeTimeout bounds the look at what a Redis speaks that gave no response, and each of its two
-// steps, of which the first is one round trip.
+// probeTimeout bounds the attempt to find out which protocol a silent Redis speaks. Its first step
+// is one round trip.
 const probeTimeout = time.Second
 
 // redisHint returns what to do about a failure to use the configured Redis, with the variable that
@@ -114,7 +114,7 @@ func (r *storage) noticeClock(h redisstore.Health) {
 	now, trouble := h.Measured.Add(h.Offset), ""
 	most := clockNote + h.RoundTrip/2
 	if r.clockTrouble != "" {
-		most /= 2 // one that is barely off is told once
+		most /= 2 // a clock that is barely off is logged once
 	}
 	switch {
 	case now.Before(r.cfg.Epoch):

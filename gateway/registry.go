@@ -77,8 +77,7 @@ func clashOf(known *clients.Registry) error {
 		"; take them out of the configuration, or delete them by the admin API first")}
 }
 
-// clientFollower keeps the registry current, and ends what clients may not do
-// any more.
+// clientFollower keeps the registry current, and cuts the streams of clients that lost a right.
 type clientFollower struct {
 	*redisclients.Store
 	shared *shared
@@ -91,7 +90,7 @@ func (f *clientFollower) Refresh(ctx context.Context) error { return f.changed(f
 // Poll implements [redisstore.Poller].
 func (f *clientFollower) Poll(ctx context.Context) error { return f.changed(f.Store.Poll(ctx)) }
 
-// changed tells the token service if the registry is another one, and returns err.
+// changed tells the token service if the registry has changed, and returns err.
 func (f *clientFollower) changed(err error) error {
 	if version := f.shared.clients.Version(); f.seen.Swap(version) != version {
 		f.shared.tokens.ClientsChanged()
@@ -99,7 +98,7 @@ func (f *clientFollower) changed(err error) error {
 	return err
 }
 
-// flushUses writes down every minute when which secret was used last.
+// flushUses stores once a minute when each secret was last used.
 func (g *shared) flushUses(ctx context.Context) {
 	for deadline.Sleep(ctx, flushPause) == nil {
 		if err := g.registry.Flush(ctx); err != nil && ctx.Err() == nil {

@@ -10,9 +10,8 @@ import (
 	"snowgate/proxy/route"
 )
 
-// resourceOf returns what the clients of a route learn about it if it is a protected resource of its
-// own, which mcp makes of it. Its identifier is the URL of the route below the issuer, or the audience
-// that the route names.
+// resourceOf returns the metadata of a route that is a protected resource of its own, as with mcp.
+// Its identifier is the URL of the route below the issuer, or the audience that the route names.
 func resourceOf(issuer string, r config.Route) route.Resource {
 	if !r.MCP {
 		return route.Resource{}

@@ -28,8 +28,8 @@ const (
 // forwardAuthPath is where other proxies ask for a verdict.
 const forwardAuthPath = "/oauth2/auth"
 
-// ownPaths are what the gateway answers itself, with everything below; no route
-// may lie there.
+// ownPaths are the paths that the gateway serves itself, with everything below them; no route may
+// lie there.
 var ownPaths = []string{
 	"/oauth2",
 	handlers.ServerMetadataPath,
@@ -65,8 +65,8 @@ func (g *Gateway) publicHandler(forward http.Handler) http.Handler {
 	})
 }
 
-// ownEndpoints answers what lies at or below the gateway's own paths. They are
-// registered for every method, so that none of them falls through.
+// ownEndpoints serves the gateway's own paths and everything below them. They are registered for
+// every method, so that none of them falls through.
 func (g *Gateway) ownEndpoints() http.Handler {
 	r := chi.NewRouter()
 	r.Use(middleware.NoEncodedSlash())
@@ -157,7 +157,7 @@ func (g *Gateway) adminHandler() http.Handler {
 	return r
 }
 
-// adminOnly is what the admin API asks of a token.
+// adminOnly is what the admin API requires of a token.
 func adminOnly(*http.Request) (tokens.Requirement, bool) {
 	return tokens.Requirement{Scope: scope.Of(clients.AdminScope)}, true
 }
@@ -166,8 +166,7 @@ func notFound(http.ResponseWriter, *http.Request) error {
 	return problem.New(http.StatusNotFound, "", nil)
 }
 
-// quiet keeps what is asked every few seconds out of the log, unless somebody
-// looks for it.
+// quiet keeps requests that come every few seconds out of the log, except at the level debug.
 func quiet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		exchange.From(r.Context()).Quiet = true

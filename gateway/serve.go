@@ -27,8 +27,8 @@ const (
 	idleTimeout  = 2 * time.Minute
 	// restAfter is how long a connection is idle before it is parked.
 	restAfter = 5 * time.Second
-	// headerBytes is where a header block gets 431. net/http adds 4 KiB of slack
-	// to what it is told.
+	// headerBytes is the size from which a header block is answered with 431. net/http adds 4 KiB
+	// to its own setting.
 	headerBytes = 32<<10 - 4<<10
 )
 
@@ -83,7 +83,7 @@ func (g *Gateway) Serve(ctx context.Context, public, admin *net.TCPListener) err
 	return err
 }
 
-// connContext makes what the requests of a connection have in common.
+// connContext adds to the context of a connection what its requests share.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	return middleware.ConnContext(clientconn.ConnContext(ctx, c), c)
 }
@@ -114,7 +114,7 @@ func (g *Gateway) servePublic(server *http.Server, listener net.Listener) error 
 	return server.Serve(listener)
 }
 
-// announce says where the gateway listens and what somebody should know.
+// announce logs where the gateway listens, and warnings about its configuration.
 func (g *Gateway) announce(public, admin *net.TCPListener) {
 	line := g.log.Info().Str("version", g.version).Str("commit", g.commit).Str("listen", public.Addr().String()).Bool("tls", g.certificate != nil).
 		Str("issuer", g.cfg.Issuer).Int("clients", len(g.cfg.File.Clients)).Int("routes", len(g.cfg.File.Routes))
@@ -131,7 +131,7 @@ func (g *Gateway) announce(public, admin *net.TCPListener) {
 	g.logNotes(g.cfg.File)
 }
 
-// leave is the shutdown, up to the last response. Its times count from now.
+// leave shuts down and returns after the last response. Its timeouts count from the call.
 func (g *Gateway) leave(public *drainingListener, server *http.Server, cutStreams context.CancelCauseFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.ShutdownTimeout)
 	defer cancel()
@@ -149,8 +149,7 @@ func (g *Gateway) leave(public *drainingListener, server *http.Server, cutStream
 	_ = server.Close()
 }
 
-// settleTime is how long it must be quiet before the gateway believes that it has
-// answered everything.
+// settleTime is how long no request may arrive before the gateway takes all for answered.
 const settleTime = 300 * time.Millisecond
 
 // settle waits until no request runs and none arrives on the connections that

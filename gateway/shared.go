@@ -32,7 +32,7 @@ type shared struct {
 	missingTold atomic.Int64 // when a missing token was last logged, in Unix seconds
 }
 
-// newShared connects the copies of what is shared. Whether this gateway may decide is asked of fit.
+// newShared connects the local copies of the shared data. fit says whether this gateway may decide.
 func newShared(s *setup, r *storage, made *ids, fit *installation, unknown tokens.UnknownLimiter) *shared {
 	g := &shared{setup: s, store: r.store, clock: r.clock, ids: made, clients: clients.NewRegistry(s.cfg.TokenTTL)}
 	g.feed = r.store.Feed(redisstore.FeedConfig{})
@@ -86,7 +86,7 @@ func (g *shared) newTokenService(made *ids, fit *installation, unknown tokens.Un
 	})
 }
 
-// follow makes the feed keep everything here current.
+// follow has the feed keep all copies current.
 func (g *shared) follow(fit *installation) {
 	g.feed.Follow(redisstore.FeedConfig{
 		Followers: map[string]redisstore.Follower{
@@ -202,5 +202,5 @@ func (g *shared) reportKeys(err error) {
 	g.log.Info().Msg("the tag keys are read")
 }
 
-// close ends what waits on behalf of tokens.
+// close closes the token service.
 func (g *shared) close() { g.tokens.Close() }

@@ -19,9 +19,9 @@ import (
 // mostStreams is how many requests one HTTP/2 connection may have under way.
 const mostStreams = 100
 
-// certificate is what the public listener shows to its clients. It follows its
-// files, so that a certificate is renewed without a restart; what cannot be used
-// leaves the one before in force. It is safe for concurrent use.
+// certificate is the certificate of the public listener. It is loaded again when its files change,
+// so that it is renewed without a restart. Files that cannot be used leave the previous certificate
+// in force. It is safe for concurrent use.
 type certificate struct {
 	certFile, keyFile string
 	log               zerolog.Logger
@@ -30,7 +30,8 @@ type certificate struct {
 	seen              files // at the last load; used by look only
 }
 
-// files is what was found at the paths of certificate and key; nil for nothing.
+// files holds the contents of the certificate file and the key file; nil for a file that is not
+// there.
 type files [2]os.FileInfo
 
 func (f files) same(other files) bool {
@@ -49,8 +50,8 @@ func (f files) same(other files) bool {
 	return true
 }
 
-// newCertificate reads the two files. changed is told when the certificate in
-// force ends, each time there is another one.
+// newCertificate reads the two files. changed is called with the end of its validity whenever
+// another certificate is in force.
 func newCertificate(cfg config.Config, log zerolog.Logger, changed func(time.Time)) (*certificate, error) {
 	c := &certificate{certFile: cfg.TLSCert, keyFile: cfg.TLSKey, log: log, changed: changed}
 	c.seen = c.find()

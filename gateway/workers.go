@@ -78,12 +78,12 @@ func (g *ids) start(ctx context.Context, store *redisstore.Store, port string) e
 	return nil
 }
 
-// explain adds to an error of the generator what to say of it.
+// explain adds the reason for callers to an error of the generator.
 func (g *ids) explain(err error) error {
 	return whyNoID(err, hostTime().Sub(g.clock.Time()), g.cfg.IDClock == config.ClockHost)
 }
 
-// errNoGenerator is why nothing can be issued before the epoch is confirmed.
+// errNoGenerator refuses to issue until the epoch is confirmed.
 var errNoGenerator = fmt.Errorf("%w: the id generator has not started", tokens.ErrUnavailable)
 
 // Next returns an id; it waits no longer than ctx lasts.
@@ -162,10 +162,10 @@ func (g *ids) report() admin.IDHealth {
 	return r
 }
 
-// workerSource returns where the worker number comes from. With a Redis of its
-// own deployment it is leased there, whatever the number is; the embedded Redis
-// is gone with the process, so there a number is taken without asking, and the
-// ceiling of ids is kept in the state file, if there is one.
+// workerSource returns the source of the worker number. With a Redis of its own deployment it is
+// leased there, whatever the number is; the embedded Redis is gone with the process, so there a
+// number is taken without asking, and the ceiling of ids is kept in the state file, if there is
+// one.
 func workerSource(ctx context.Context, cfg config.Config, store *redisstore.Store, port string, onEvent func(redislease.Event)) (idgen.Source, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -239,8 +239,8 @@ func workerChoice(cfg config.Config, address netip.Addr, towards string) (redisl
 	}
 }
 
-// logLease writes an event of the worker number to the log: what happens every
-// day as information, what somebody should look at as a warning.
+// logLease logs an event of the worker number: at the level info if it is usual, as a warning if
+// somebody should look at it.
 func logLease(logger zerolog.Logger, e redislease.Event) {
 	level := zerolog.WarnLevel
 	if e.Kind == redislease.EventAcquired || e.Kind == redislease.EventReleased || e.Kind == redislease.EventPending {
@@ -285,8 +285,8 @@ func newGenerator(cfg config.Config, scheme idgen.Scheme, source idgen.Source, c
 	)...)
 }
 
-// reportIDs logs what the generator's heartbeat complains of. While Redis is
-// away that is every second, and the monitor has said so already.
+// reportIDs logs a failure of the generator's heartbeat. While Redis is away it fails every second,
+// which the monitor has logged already.
 func reportIDs(logger zerolog.Logger, err error) {
 	level := zerolog.WarnLevel
 	if errors.Is(err, tokens.ErrUnavailable) {

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// What Verify returns; test with [errors.Is].
+// The errors of Verify, for [errors.Is].
 var (
 	// ErrInvalid means that the token is unknown, expired, revoked, forged or for others.
 	ErrInvalid = errors.New("guard: the access token is not valid here")

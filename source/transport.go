@@ -24,7 +24,7 @@ func (s *Source) Transport(base http.RoundTripper) http.RoundTripper {
 	return &transport{source: s, base: base}
 }
 
-// transport is what Transport returns.
+// transport implements [Source.Transport].
 type transport struct {
 	source *Source
 	base   http.RoundTripper

@@ -25,15 +25,15 @@ const (
 	damaged       // there is a document, which cannot be read
 )
 
-// copied tells what the copy in the registry is a copy of.
+// copied records which version of each client the registry holds.
 type copied struct {
 	versions map[string]version
 	count    [3]int // by state
 	// restored is the mark of the last restoration that the copy has seen.
 	restored string
-	// odd is by how much the numbers in Redis differed from those of the copy when
-	// all was compared: by entries that make no sense. Any other difference means
-	// that something has been lost.
+	// odd is the difference between the numbers in Redis and those of the copy when everything was
+	// compared last: the entries that cannot be parsed. Any other difference means that something
+	// has been lost.
 	odd counts
 }
 
@@ -46,8 +46,8 @@ func (c *copied) minus(n counts) counts {
 	return counts{n.documents - documents, n.changes - documents - c.count[deleted]}
 }
 
-// set notes a version and reports whether it is news: later than the one known,
-// or as late, but a document where there was none.
+// set records a version and reports whether it is new: later than the known one, or a document
+// where the known one had none.
 func (c *copied) set(id string, v version) bool {
 	known, ok := c.versions[id]
 	if v.revision == 0 {

@@ -15,7 +15,7 @@ type write struct {
 	id       string
 	expected string          // a revision, or "new"
 	after    *clients.Client // gets its revision and generation when it is written
-	stop     bool            // tokens of now stop being good
+	stop     bool            // the client's present tokens become invalid
 	forget   []string        // fields of the last uses
 }
 

@@ -117,5 +117,5 @@ func defaultOwner() string {
 	return fmt.Sprintf("%s:%d:%d", host, os.Getpid(), time.Now().Unix())
 }
 
-// newNonce returns what proves that a number is ours: 130 random bits.
+// newNonce returns 130 random bits, which prove that a number is ours.
 func newNonce() string { return rand.Text() }

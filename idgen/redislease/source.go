@@ -40,10 +40,10 @@ func New(rdb redis.Scripter, choice Choice, o Options) (*Source, error) {
 	return s, nil
 }
 
-// Acquire implements [idgen.Source]. Usually it takes one round trip. It waits
-// until ctx ends at most: out a quarantine; for the ceiling of a predecessor to
-// pass, no longer than the lead; and, with ten tries at growing intervals, about
-// 7 s in all, for a free number. Redis errors are returned at once.
+// Acquire implements [idgen.Source]. Usually it takes one round trip. It waits for the end of a
+// quarantine, for the ceiling of a predecessor to pass (no longer than the lead), and for a free
+// number (ten tries at growing intervals, about 7 s in all), but no longer than ctx lasts. Redis
+// errors are returned at once.
 //
 // Errors wrap [idgen.ErrNoWorker] and a reason (ErrAllTaken, ErrTaken,
 // ErrExhausted, ErrQuarantine), or are a [*SchemeError], an [*OffsetError], or
@@ -192,7 +192,7 @@ func (w *waits) backOff() time.Duration {
 	return d - rand.N(d/2) //nolint:gosec // G404: jitter need not be unpredictable
 }
 
-// orNil replaces an error.
+// orNil returns nil for an empty error.
 func orNil(err, by error) error {
 	if err == nil {
 		return nil

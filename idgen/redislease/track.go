@@ -42,8 +42,8 @@ const (
 	leaping                // Redis is ahead and believed: the line steps forward in a moment
 )
 
-// follow decides how the line goes on. Where Redis is behind, it steps back if it may.
-// What Redis was trusted with before is believed at once: it has returned.
+// follow decides how the line goes on. Where Redis is behind, it steps back if it may. An offset
+// that was trusted before is believed at once, because Redis has returned to it.
 func (t *track) follow(r reading, back bool) outcome {
 	line, ahead := t.line.Load(), t.ahead(r)
 	near := ahead.Abs() <= limit
@@ -69,8 +69,8 @@ func (t *track) follow(r reading, back bool) outcome {
 	return within
 }
 
-// correction is what a reading asks for: nothing if the true middle of the
-// round trip may have been where the clock already is.
+// correction returns by how much a reading corrects the line: 0 if the clock is within the
+// uncertainty of the round trip.
 func correction(ahead, roundTrip time.Duration) time.Duration {
 	if ahead.Abs() <= roundTrip/2 {
 		return 0
