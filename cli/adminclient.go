@@ -91,7 +91,7 @@ func (f *adminFlags) connect(ctx context.Context, p *Process, found ...error) (*
 	}
 	plain := &http.Client{
 		Timeout: adminTimeout,
-		// A token goes where it was meant to go, or nowhere.
+		// No redirect is followed: a token must not go to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	credentials := clientcredentials.Config{
@@ -193,7 +193,7 @@ func readResponse(response *http.Response, text []byte, out any) error {
 	return refused
 }
 
-// explain makes the failure to get a token readable.
+// explain words the failure to get a token.
 func explain(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {

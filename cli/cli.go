@@ -23,7 +23,8 @@ const (
 	exitUsage  = 2 // it was asked wrongly: flags, values, configuration
 )
 
-// Process is what a command may use of the world around it. Tests make their own.
+// Process is the environment of a command: its arguments, variables and streams. Tests make their
+// own.
 type Process struct {
 	Version, Commit string   // set by the linker; empty: what Go recorded
 	Environ         []string // NAME=value
@@ -73,7 +74,7 @@ func commands() []command {
 	}
 }
 
-// usageError is a fault of whoever called: exit code 2.
+// usageError is a fault of the command line or the configuration: exit code 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

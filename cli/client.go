@@ -18,8 +18,7 @@ import (
 
 // The commands that change the registry of clients through the admin API.
 
-// shownClient is a client as the admin API tells it, and what a change of it
-// brought along.
+// shownClient is a client as the admin API shows it, with a note about the effects of a change.
 type shownClient struct {
 	clients.View
 	Secrets []clients.SecretView `json:"secrets,omitempty"` // in place of View's: left out if there are none
@@ -152,7 +151,7 @@ func runClientShow(ctx context.Context, p *Process, args []string) error {
 	if _, err := c.show(ctx, id, &client); err != nil {
 		return err
 	}
-	// When secrets were used is told with the secrets.
+	// The time of the last use is shown with each secret.
 	var used struct {
 		Secrets []clients.SecretView `json:"secrets"`
 	}
@@ -255,7 +254,7 @@ func runClientCreate(ctx context.Context, p *Process, args []string) error {
 	return nil
 }
 
-// checkCreation tells what can be told without the gateway.
+// checkCreation returns the faults that can be found without the gateway.
 func checkCreation(wanted creation, audiences words, ttl, expires time.Duration) error {
 	var faults []error
 	if _, err := parseScope(wanted.Scope); err != nil {
@@ -278,7 +277,7 @@ func checkCreation(wanted creation, audiences words, ttl, expires time.Duration)
 	return errors.Join(faults...)
 }
 
-// wholeSeconds refuses what the API could not be told.
+// wholeSeconds refuses a duration that the API cannot express.
 func wholeSeconds(name string, d time.Duration) error {
 	if d < 0 || d%time.Second != 0 {
 		return fmt.Errorf("-%s %s: needs to be positive and whole seconds", name, d)
@@ -294,7 +293,7 @@ func printSecret(p *Process, id string, s newSecret) {
 	}
 }
 
-// printNote shows what a change brought along.
+// printNote shows the note about the effects of a change.
 func printNote(p *Process, note string) {
 	if note != "" {
 		fmt.Fprintln(p.Stdout, note)
@@ -380,7 +379,7 @@ func setDisabled(ctx context.Context, p *Process, name string, args []string, di
 }
 
 func (c *adminClient) setDisabled(ctx context.Context, id string, disabled bool) (shownClient, error) {
-	// Members that this program does not know go back as they came.
+	// Members that this program does not know are sent back unchanged.
 	var client map[string]any
 	tag, err := c.show(ctx, id, &client)
 	if err != nil {

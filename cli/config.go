@@ -74,7 +74,7 @@ func withoutVariable(environ []string, name string) []string {
 	})
 }
 
-// checkAll looks for everything that a start would find: without Redis, and, if asked to, there.
+// checkAll looks for every fault that a start would find, and in Redis only if that was asked for.
 func checkAll(ctx context.Context, p *Process, cfg config.Config, redis bool) error {
 	err := gateway.CheckStart(ctx, cfg)
 	if !redis {

@@ -21,7 +21,7 @@ const (
 	dockerProxyHeaderBytes   = 16 << 10
 	dockerProxyWriteTimeout  = 30 * time.Second // of a response; each event has a time of its own
 	dockerProxyIdle          = 2 * time.Minute
-	dockerProxyGrace         = time.Second // for what runs when it is stopped; streams are cut
+	dockerProxyGrace         = time.Second // for requests that are running at a stop; streams are cut
 )
 
 // runDockerProxy lets others list containers, networks and events of Docker, and

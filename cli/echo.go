@@ -39,7 +39,7 @@ func runEcho(ctx context.Context, p *Process, args []string) error {
 // echoServer is the demo upstream.
 type echoServer struct {
 	name       string
-	healthPath string        // where it tells its health; empty: nowhere
+	healthPath string        // path of its health check; empty: none
 	drain      time.Duration // how long it goes on after it was asked to end
 
 	health   echo.Health

@@ -68,7 +68,7 @@ func runHealth(ctx context.Context, p *Process, args []string) error {
 	return nil
 }
 
-// readyURL is where a gateway that listens on listen answers its own host.
+// readyURL is the URL of /readyz, from the host of a gateway that listens on listen.
 func readyURL(listen string, secure bool) string {
 	if _, _, err := net.SplitHostPort(listen); err != nil {
 		listen = ":8080"

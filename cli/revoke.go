@@ -117,7 +117,7 @@ func checkRevocation(r revocationRequest) error {
 	}
 	if r.Token != "" {
 		if _, err := idgen.Parse(r.Token); err != nil {
-			// It is not repeated: it may be a whole token.
+			// The error does not repeat it: it may be a whole token.
 			faults = append(faults, errors.New("-token: needs to be a token id, the 11 characters behind sgt_"))
 		}
 	}

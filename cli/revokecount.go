@@ -51,8 +51,8 @@ func (c *adminClient) dryRun(ctx context.Context, p *Process, wanted revocationR
 	return nil
 }
 
-// countMade adds to a rule that is in force how many tokens it covers. Without the count the rule is as
-// good, so trouble is only told.
+// countMade adds to a rule that is in force how many tokens it covers. The rule has its effect
+// without the count, so a failure to count is only reported.
 func (c *adminClient) countMade(ctx context.Context, p *Process, wanted revocationRequest, made *revocationMade, within time.Duration) {
 	found, err := c.count(ctx, p, wanted, within)
 	if err != nil {

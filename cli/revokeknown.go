@@ -11,8 +11,8 @@ import (
 )
 
 // checkKnown returns an error if the client, the token or the worker of a revocation is not one
-// that the gateway knows: such a revocation would end nothing, and look as if it had. It looks for
-// a token of the worker for as long as within says.
+// that the gateway knows: such a revocation would end nothing, although the output would say so. It
+// looks for a token of the worker for as long as within says.
 func (c *adminClient) checkKnown(ctx context.Context, wanted revocationRequest, within time.Duration) error {
 	const insist = "; -force revokes it all the same"
 	switch {

@@ -64,8 +64,8 @@ func printRoutes(p *Process, routes []admin.Route) error {
 	return table.Flush()
 }
 
-// printable returns text without what a terminal obeys instead of showing it: whoever starts
-// containers chooses their labels.
+// printable returns text without control characters, because anybody who starts containers chooses
+// their labels.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -75,7 +75,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// needs says what a caller of r has to show.
+// needs returns the scopes and the audience that r requires, as a text.
 func needs(r admin.Route) string {
 	switch {
 	case r.Public:

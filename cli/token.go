@@ -28,8 +28,7 @@ func runTokenInspect(_ context.Context, p *Process, args []string) error {
 	if err := parseFlags(p, flags, args, 1); err != nil {
 		return err
 	}
-	// Layout and epoch are all that decoding needs; the rest of the environment
-	// is none of this command's business.
+	// Decoding needs layout and epoch only, so faults of other variables do not matter.
 	cfg, err := config.Load(onlyVariables(p.Environ, "EPOCH", "ID_LAYOUT", "TOKEN_KEY"))
 	if err != nil {
 		return usageError{err}

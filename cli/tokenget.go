@@ -103,9 +103,9 @@ func (f *tokenFlags) key() string {
 	return hex.EncodeToString(digest[:])
 }
 
-// get returns a token: that of the file while it is fresh, else a new one, which it keeps there. One
-// process at a time gets a new one; the others wait and find it in the file. If there is no new
-// one to be had, a token of the file that still lives serves on.
+// get returns a token: that of the file while it is fresh, else a new one, which it keeps there.
+// One process at a time gets a new one; the others wait and find it in the file. If no new one can
+// be had, get returns the token of the file as long as it is valid.
 func (f *tokenFlags) get(ctx context.Context, p *Process) (string, error) {
 	if err := f.check(p); err != nil {
 		return "", usageError{err}
@@ -185,7 +185,7 @@ func readKept(path, key string) keptToken {
 	return kept
 }
 
-// write replaces the file of path at a stroke: a reader finds the old content or the new one.
+// write replaces the file of path atomically: a reader finds the old content or the new one.
 func (k keptToken) write(path string) error {
 	text, err := json.Marshal(k)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"snowgate/internal/request/canonical"
 )
 
-// How a route chooses among the replicas of its service.
+// The ways in which a route chooses among the replicas of its service.
 const (
 	RoundRobin    = "round_robin"
 	LeastInFlight = "least_in_flight"
@@ -25,20 +25,19 @@ const (
 // maxRequestsInFlight bounds max_in_flight.
 const maxRequestsInFlight = 1_000_000
 
-// HealthCheck says how the replicas of a service are asked how they do. The zero
-// value is no check.
+// HealthCheck says how the health of the replicas of a service is checked. The zero value is no
+// check.
 type HealthCheck struct {
 	// Path is asked for with GET.
 	Path string
-	// Interval is the time between two questions, Timeout the longest wait for the
-	// response.
+	// Interval is the time between two checks, Timeout the longest wait for the response.
 	Interval, Timeout time.Duration
 }
 
 // IsZero tells that nothing is checked.
 func (c HealthCheck) IsZero() bool { return c == HealthCheck{} }
 
-// checkedAt is a health check and where it is.
+// checkedAt is a health check and its place in the file.
 type checkedAt struct {
 	HealthCheck
 	node *yaml.Node

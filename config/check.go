@@ -145,8 +145,8 @@ var checks = []check{
 	{"LOG_FORMAT", nil, func(c *Config, _ time.Time) string { return oneOf(c.LogFormat, "auto", "json", "console") }},
 }
 
-// uses is every rule about variables that only others give a use. A value that has none is a
-// mistake, if it was given; of defaults nobody expects anything.
+// uses is every rule about variables that only others give a use. A value without a use is a
+// mistake if it was given; a default is not.
 var uses = []check{
 	{"ID_ROLLBACK_WAIT", []string{"ID_ROLLBACK"}, func(c *Config, _ time.Time) string {
 		return unless(c.IDRollback == "wait" || c.IDRollback == "count", "with "+Prefix+"ID_ROLLBACK=wait and count")
@@ -233,8 +233,8 @@ func checkTTL(d time.Duration) string {
 	return ""
 }
 
-// checkCacheTTL refuses a bound that the revocation rules, which are confirmed
-// once a second, could not keep.
+// checkCacheTTL refuses a bound under a second: the revocation rules are confirmed only once a
+// second.
 func checkCacheTTL(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -309,7 +309,7 @@ func checkListeners(c *Config, _ time.Time) string {
 	return ""
 }
 
-// checkConfigFile finds the mix-up of CONFIG and CONFIG_FILE.
+// checkConfigFile notices when CONFIG and CONFIG_FILE were mixed up.
 func checkConfigFile(c *Config, _ time.Time) string {
 	if strings.ContainsAny(c.ConfigFile, "\n\x00") {
 		return "is not a path; to name the YAML file itself use " + Prefix + "CONFIG without _FILE"
@@ -317,8 +317,8 @@ func checkConfigFile(c *Config, _ time.Time) string {
 	return ""
 }
 
-// checkRedisURL looks at the shape only: what the parameters mean is known to
-// whoever opens the connection. It never repeats anything of text.
+// checkRedisURL checks the form only: package redisstore, which opens the connection, checks the
+// parameters. It never repeats anything of text.
 func checkRedisURL(text string) string {
 	if text == "" {
 		return ""

@@ -6,11 +6,10 @@
 // file says who may ask for tokens and where requests go; it is read by Load as
 // well and then again whenever it changes, by [Watch].
 //
-// Nothing is accepted and ignored: a variable or a key that this build does not
-// know is a fault, because it is either a typing error or a wish that would not
-// be granted. All faults are reported together as [Faults], each with the name
-// of its variable or its line and column in the file, and none of them repeats
-// a secret.
+// Nothing is accepted and ignored: a variable or a key that this build does not know is a fault,
+// because it is a typing error, or asks for something that would not be done. All faults are
+// reported together as [Faults], each with the name of its variable or its line and column in the
+// file, and none of them repeats a secret.
 //
 // # Rules for variables
 //
@@ -93,7 +92,7 @@ type Config struct {
 	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT); a failover to one of them cannot lose it, so set it to the number of replicas; not with a cluster"`
 	WaitTimeout  time.Duration `env:"WAIT_TIMEOUT" envDefault:"100ms" doc:"how long to wait for them; after that the response is 503, and the revocation is made all the same"`
 
-	// Package limit says what else is refused.
+	// Package limit has further rules for rates.
 	FailedAuthRate        Rate `env:"FAILED_AUTH_RATE" envDefault:"10/m" doc:"failed authentications for one client id that are answered as such, beyond it with 429; a correct secret always passes; off for no limit"`
 	FailedAuthAddressRate Rate `env:"FAILED_AUTH_ADDRESS_RATE" envDefault:"60/m" doc:"the same for one address"`
 	UnknownTokenRate      Rate `env:"UNKNOWN_TOKEN_RATE" envDefault:"200/4s" doc:"tokens from one address that are looked up and answered 401 because they are unknown, expired or revoked, beyond it with 429; a good token always passes; off for no limit"`

@@ -14,7 +14,7 @@ import (
 	"snowgate/internal/request/canonical"
 )
 
-// DefaultCORSMaxAge is the max_age of a cors that does not say.
+// DefaultCORSMaxAge is the max_age of a cors without one.
 const DefaultCORSMaxAge = 10 * time.Minute
 
 // maxCORSMaxAge is a day, the most that any browser keeps.
@@ -161,8 +161,7 @@ func (r *Route) corsMethods() []string {
 	return slices.Clone(defaultCORSMethods)
 }
 
-// lintCORS returns what the cors of a route says that may not be what its author
-// meant.
+// lintCORS returns remarks on settings of the cors of a route that may be unintended.
 func lintCORS(route Route) []string {
 	cors := route.CORS
 	if cors.IsZero() {

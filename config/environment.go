@@ -24,7 +24,7 @@ const (
 	maxValueFile = 64 << 10
 )
 
-// variables is the environment on its way to a [Config].
+// variables is the environment while [Load] reads it.
 type variables struct {
 	values map[string]string // by full name; what is empty is absent
 	files  map[string]string // path that the value of a name was read from
@@ -147,7 +147,7 @@ func (v *variables) refuseUnknown(given map[string]string) {
 	}
 }
 
-// otherNames are names, without prefix, that others have for what is meant by a variable.
+// otherNames are names, without prefix, that other programs use for the same setting.
 var otherNames = map[string]string{
 	"PORT": "LISTEN", "ADDR": "LISTEN", "ADDRESS": "LISTEN", "HOST": "LISTEN", "BIND": "LISTEN", "HTTP_PORT": "LISTEN",
 	"ADMIN_PORT": "ADMIN_LISTEN", "METRICS_LISTEN": "ADMIN_LISTEN", "METRICS_PORT": "ADMIN_LISTEN", "DEBUG": "LOG_LEVEL",
@@ -155,8 +155,8 @@ var otherNames = map[string]string{
 	"ADMIN_SECRET": "ADMIN_CLIENT_SECRET", "DOCKER_SOCKET": "DOCKER_HOST", "URL": "ISSUER",
 }
 
-// suggestVariable returns the hint at the variable that may be meant by name, which has no prefix:
-// one that is spelt alike, one that begins with all of name, or one that others call so.
+// suggestVariable returns a hint at the variable that may be meant by name, which has no prefix:
+// one with a similar spelling, one that begins with name, or one that other programs call so.
 func suggestVariable(name, value string, known []string) string {
 	if hint := Suggest(name, Prefix, known); hint != "" {
 		return hint

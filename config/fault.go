@@ -78,9 +78,9 @@ func faultsOf(err error) Faults {
 	return faults
 }
 
-// quote makes a value from outside fit for a fault: in quotes, on one line and of bounded length.
-// It does not repeat text that looks like a secret or a token of the gateway, or that is long
-// enough to be another secret.
+// quote returns a value from outside in the form for a fault: in quotes, on one line and of bounded
+// length. It does not repeat text that looks like a secret or a token of the gateway, or that is
+// long enough to be another secret.
 func quote(text string) string { return quoteUpTo(60, text) }
 
 // quotePath is quote for the path of a file, which is of use only in full.

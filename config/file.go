@@ -29,8 +29,8 @@ const (
 type File struct {
 	Clients []clients.Client
 	Routes  []Route
-	// Notes tell what is odd but no fault, such as a secret that has expired.
-	// They are for the log.
+	// Notes name settings that are no fault but may be unintended, such as a secret that has
+	// expired. They are for the log.
 	Notes []Fault
 
 	// sum is that of the bytes that were read, whether they were valid or not;
@@ -38,8 +38,8 @@ type File struct {
 	sum [sha256.Size]byte
 }
 
-// Spent returns a File without the content, which [Watch] still knows to be the same. It is
-// for who has put the content in force and keeps a [Config] for long.
+// Spent returns a File without the content, which [Watch] still knows to be the same. It is for a
+// process that has put the content in force and keeps a [Config] for long.
 func (f File) Spent() File { return File{sum: f.sum} }
 
 // fileRules is what the content of a file is judged by.
@@ -141,8 +141,8 @@ func (d *decoder) document(content []byte) *yaml.Node {
 	return first.Content[0]
 }
 
-// legible finds what the YAML reader refuses without saying where: broken UTF-8
-// and control characters.
+// legible finds broken UTF-8 and control characters, which the YAML reader refuses without naming
+// the place.
 func (d *decoder) legible(content []byte) bool {
 	line, column := 1, 1
 	for len(content) > 0 {

@@ -7,8 +7,8 @@ import (
 	"snowgate/idgen"
 )
 
-// Lint returns what the variables say that may not be what their author meant, one sentence each
-// that begins with a variable. None of it is a fault.
+// Lint returns remarks on variables whose values may be unintended, one sentence each that begins
+// with the variable. None of them is a fault.
 func (c Config) Lint() []string {
 	source, largest := c.WorkerID.Source, c.IDLayout.Max(idgen.FieldWorker)
 	if (source == WorkerAuto || source == WorkerIPv4) && largest < 255 {
@@ -19,8 +19,8 @@ func (c Config) Lint() []string {
 	return nil
 }
 
-// Lint returns what the routes of f say that may not be what their author meant,
-// one sentence each. None of it is a fault.
+// Lint returns remarks on routes of f that may be unintended, one sentence each. None of them is a
+// fault.
 func (f File) Lint() []string {
 	var notes []string
 	for _, route := range f.Routes {

@@ -20,9 +20,9 @@ const maxFaults = 200
 // are compared with one another.
 const maxElements = 1000
 
-// decoder walks the nodes of a YAML document and collects what is wrong with
-// them. Its methods take nil for a value that is not there and answer with the
-// zero value, so that a walk goes on to the end whatever it meets.
+// decoder walks the nodes of a YAML document and collects what is wrong with them. Its methods take
+// nil for a value that is not there and answer with the zero value, so that a walk reaches the end
+// after any fault.
 //
 // The library can decode into structs by itself, but then the position of a
 // value is gone by the time its meaning is judged.
@@ -43,7 +43,7 @@ func (d *decoder) fault(n *yaml.Node, format string, args ...any) {
 	}
 }
 
-// note records what is odd at n, but not wrong.
+// note records a remark on n, which is no fault.
 func (d *decoder) note(n *yaml.Node, format string, args ...any) {
 	if len(d.notes) < maxFaults {
 		d.notes = append(d.notes, d.at(n, format, args...))

@@ -182,15 +182,16 @@ func (r *routeReader) together(o object, route Route) {
 	r.places[key] = o.keys["path"]
 }
 
-// forForwarding are the keys of a route that concern what is forwarded, and no verdict, besides
-// cors, which checkCORS refuses.
+// forForwarding are the keys of a route that concern forwarding, and not a verdict of forward-auth.
+// checkCORS refuses cors there.
 var forForwarding = [...]string{
 	"balance", "health", "max_in_flight", "rate", "client_rate", "timeout", "max_body", "strip_prefix", "add_prefix",
 	"set_request_headers", "remove_request_headers", "set_response_headers", "remove_response_headers",
 	"preserve_host", "host_header", "websocket", "pass_token", "transport",
 }
 
-// forwardsNothing says what a route without upstreams is for, and what of it has no effect.
+// forwardsNothing refuses keys that have no effect on a route without upstreams, which is for
+// forward-auth.
 func (r *routeReader) forwardsNothing(o object) {
 	r.note(o.node, "a route without upstreams serves forward-auth only: requests to it are 404")
 	for _, key := range forForwarding {

@@ -24,9 +24,9 @@ const PollInterval = time.Second
 // bind-mounts one inode, and network file systems and some desktop hosts send no events at all. A
 // stat per second sees all of that and costs nothing.
 //
-// A file that is being written is left alone: it is read once its identity
-// (inode, size, time of change) has stayed the same from one look to the next,
-// so a change takes one to two intervals to be seen.
+// A file is not read while it is written: it is read once its identity (inode, size, time of
+// change) has stayed the same from one look to the next, so a change takes one to two intervals to
+// be seen.
 func Watch(ctx context.Context, c Config, trigger <-chan os.Signal, report func(File, error)) {
 	if c.ConfigFile == "" {
 		return

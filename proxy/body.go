@@ -45,8 +45,9 @@ type clientBody struct {
 func newClientBody(r *http.Request, idle time.Duration, limit int64, p *exchangeTimer, client *clientResponse) *clientBody {
 	b := &clientBody{request: r, source: r.Body, control: &client.control, idle: idle, timer: p, limit: limit}
 	b.back = sync.NewCond(&b.mu)
-	// net/http refuses every other expectation, and writes 100 Continue by itself if it finds
-	// one. It does so without regard to interim responses. HTTP/2 has a queue for both.
+	// net/http refuses every other expectation, and writes 100 Continue by itself if it finds one.
+	// It does so without waiting for interim responses that are being written. HTTP/2 has a queue
+	// for both.
 	if r.ProtoMajor == 1 && r.ProtoAtLeast(1, 1) && r.Header.Get("Expect") != "" {
 		b.proceed = sync.OnceFunc(client.sayContinue)
 	}
@@ -129,7 +130,7 @@ func (b *clientBody) atEnd(f func()) {
 }
 
 // answering lifts the limit on the silence of a client that sends while it receives the response,
-// as a gRPC stream does. From now on, client and service decide how long either is silent.
+// as a gRPC stream does. From now on, neither client nor service has a limit.
 func (b *clientBody) answering() {
 	if b == nil {
 		return

@@ -11,9 +11,9 @@ import (
 	"snowgate/proxy/http1"
 )
 
-// clientResponse is the response to the client: the [http.ResponseWriter] of whatever is answered, so
-// that it sees all that passes. Everything but Interim responses belongs to the goroutine that serves
-// the request.
+// clientResponse is the response to the client. Every response passes through it, as it is the
+// [http.ResponseWriter] of the round trip. All of it but interim responses belongs to the goroutine
+// that serves the request.
 type clientResponse struct {
 	common   *forwarding
 	writer   http.ResponseWriter
@@ -126,7 +126,7 @@ type interims struct {
 	continued bool       // 100 Continue was sent, in HTTP/1
 }
 
-// end says that the response proper has come: nothing is written any more.
+// end ends the interim responses, because the final response has come.
 func (i *interims) end() {
 	i.mu.Lock()
 	i.ended = true
@@ -153,9 +153,9 @@ func (c *clientResponse) sayContinue() {
 	c.writeInterim(http.StatusContinue, nil)
 }
 
-// writeInterim writes an interim response unless the response proper has begun. It takes what that is
-// to have out of the way meanwhile. In HTTP/1 the client gets one 100 Continue. It needs the lock of
-// interims.
+// writeInterim writes an interim response unless the final response has begun. It removes the
+// fields of the final response from the header meanwhile. In HTTP/1 the client gets one 100
+// Continue. The caller holds the lock of interims.
 func (c *clientResponse) writeInterim(status int, header []http1.Field) {
 	if c.interims.ended || status == http.StatusContinue && c.interims.continued {
 		return

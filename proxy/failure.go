@@ -15,8 +15,8 @@ import (
 	"snowgate/proxy/upstream"
 )
 
-// fail responds for a service that did not. Nothing of err is told to the caller: it names addresses.
-// It may quote what the service sent.
+// fail responds in place of a service that did not. The caller learns nothing of err, which names
+// addresses and may quote the service.
 func (t *roundTrip) fail(err error) {
 	t.client.failing = true
 	response := t.describe(err)
@@ -28,7 +28,7 @@ func (t *roundTrip) fail(err error) {
 	t.client.blame(t.client.FlushError()) // before a body that is still sent is waited for
 }
 
-// describe tells what to respond, and whose fault it was.
+// describe returns the response to an error, and the outcome for the replica.
 func (t *roundTrip) describe(err error) error {
 	if reason := t.watch.cutBy(); reason != nil {
 		return t.common.refusal(reason, t.policy)
@@ -56,7 +56,7 @@ func (t *roundTrip) describe(err error) error {
 	}
 }
 
-// report tells the replica of the attempt how it did. status is that of its response.
+// report reports the outcome of the attempt to its replica. status is that of the response.
 func (t *roundTrip) report(status int, err error) {
 	t.balancer.Report(t.tries.chosen, t.outcomeOf(status, err))
 }

@@ -10,7 +10,7 @@ import (
 	"snowgate/proxy/route"
 )
 
-// forwarding is what all round trips of a [Forwarder] have in common. It is safe for concurrent use.
+// forwarding holds what all round trips of a [Forwarder] share. It is safe for concurrent use.
 type forwarding struct {
 	clientIdle time.Duration
 	watch      Watch

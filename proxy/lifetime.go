@@ -9,8 +9,8 @@ import (
 	"snowgate/proxy/http1"
 )
 
-// lifetime says whether a round trip goes on, and ends what it waits for when it does not. It is safe
-// for concurrent use.
+// lifetime records whether a round trip goes on, and aborts everything it waits for when it does
+// not. It is safe for concurrent use.
 type lifetime struct {
 	client context.Context //nolint:containedctx // of the request of the client
 
@@ -65,8 +65,8 @@ func (l *lifetime) Attach(call *http1.Call) {
 	}
 }
 
-// follow has the round trip end, from now on, when the client is gone. It is called when the round
-// trip has lasted for a while; that most are over by then saves them a part in the tree of contexts.
+// follow aborts the round trip, from now on, when the client is gone. It is called when the round
+// trip has lasted for a while. Most are over by then, and save the cost of following a context.
 func (l *lifetime) follow() {
 	unfollow := context.AfterFunc(l.client, func() {
 		defer panics.Catch(panics.Exchange, nil)

@@ -17,7 +17,7 @@ import (
 	"snowgate/proxy/transport"
 )
 
-// accept decides whether the response of a service is one, before anything of it is sent.
+// accept checks the response of a service before anything of it is sent.
 func (t *roundTrip) accept(a *transport.Response) error {
 	switch {
 	case a.Major != 1 && !(a.Major == 2 && t.tries.chosen.Target.Protocol.MayBeHTTP2()):

@@ -9,7 +9,7 @@ import (
 	"snowgate/proxy/upstream"
 )
 
-// This file is all that decides about sending a request again.
+// This file decides whether a request is sent again; no other code does.
 //
 // A replica that cannot be connected to is left for the next one, whatever the request is: none of it
 // was sent. A request that may have been sent is sent once more only if it is idempotent (RFC 9110
@@ -80,7 +80,7 @@ func (t *roundTrip) try(one upstream.Pick) (transport.Response, error) {
 	return got, err
 }
 
-// giveBack ends the attempt.
+// giveBack ends the attempt, and takes it off the replica's count.
 func (s *tries) giveBack() {
 	if s.chosen.Replica != nil {
 		s.chosen.Replica.InFlight.Add(-1)

@@ -29,7 +29,7 @@ type roundTrip struct {
 	timer    *exchangeTimer
 }
 
-// newRoundTrip returns one that is zero.
+// newRoundTrip returns a roundTrip whose fields are zero.
 func (f *forwarding) newRoundTrip() *roundTrip {
 	if t, ok := f.roundTrips.Get().(*roundTrip); ok {
 		return t
@@ -37,7 +37,7 @@ func (f *forwarding) newRoundTrip() *roundTrip {
 	return new(roundTrip)
 }
 
-// reuse gives the memory of t, which nobody knows of any more, to another round trip.
+// reuse keeps the memory of t for another round trip. Nobody else may hold t.
 func (f *forwarding) reuse(t *roundTrip) {
 	*t = roundTrip{}
 	f.roundTrips.Put(t)
@@ -121,14 +121,14 @@ func (t *roundTrip) ask() (transport.Response, error) {
 	t.timer.responded()
 	t.client.interims.end()
 	if given := t.lifetime.givenUp(); err == nil && given != nil {
-		// The header came too late, but before anybody noticed.
+		// The header came after the deadline, but before the timer fired.
 		_ = got.Body.Close()
 		return transport.Response{}, given
 	}
 	return got, err
 }
 
-// finish gives everything back that the round trip has used.
+// finish releases everything that the round trip has used.
 func (t *roundTrip) finish() {
 	t.body.finish(t.watch.broken())
 	t.timer.end()

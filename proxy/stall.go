@@ -86,7 +86,7 @@ func (s *stall) stop() {
 	s.timer.Stop()
 }
 
-// stallWriter tells a stall of what it writes.
+// stallWriter reports each write to a stall.
 type stallWriter struct {
 	io.Writer
 	stall     *stall

@@ -42,7 +42,7 @@ type tokenWatch struct {
 	ended      bool    // the round trip has ended
 }
 
-// connect tells w what it watches over, and what it ends.
+// connect sets the exchange that w watches over, and the parts that it aborts.
 func (w *tokenWatch) connect(watch Watch, x *exchange.Exchange, policy *route.Policy, l *lifetime, control *http.ResponseController) {
 	w.watch, w.exchange, w.policy, w.lifetime, w.control = watch, x, policy, l, control
 }

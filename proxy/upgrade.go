@@ -81,7 +81,7 @@ func relay(client io.WriteCloser, from io.Reader, service io.ReadWriteCloser) {
 	copying.Wait()
 }
 
-// errStalled says that one side of a WebSocket was waited for in vain.
+// errStalled ends a WebSocket in which one side waited in vain for the other.
 var errStalled = errors.New("proxy: nothing moves in the WebSocket")
 
 // writeSwitched writes the header of the response, with the fields that the gateway has put into h.
@@ -92,7 +92,7 @@ func writeSwitched(w *bufio.ReadWriter, h http.Header, a *transport.Response) er
 	return errors.Join(head.Write(w), w.Flush())
 }
 
-// pending is a connection of which some bytes are in a buffer already.
+// pending is a connection some bytes of which were read into a buffer already.
 type pending struct {
 	net.Conn
 	ahead *bufio.Reader

@@ -9,9 +9,9 @@ import (
 	"snowgate/internal/scope"
 )
 
-// attributes are what tokens of one client with the same scope and audience have in common:
-// everything in a [Token] but its id and its times. The cache keeps one for all of them, so that a
-// million cached tokens hold no pointers that the garbage collector would follow.
+// attributes holds what tokens of one client with the same scope and audience share: everything in
+// a [Token] but its id and its times. The cache keeps one for all of them, so that a million cached
+// tokens hold no pointers that the garbage collector would follow.
 type attributes struct {
 	client     string
 	scope      scope.List
@@ -32,7 +32,7 @@ func (g *attributes) is(t *Token) bool {
 	return g.client == t.Client && g.scope == t.Scope && g.generation == t.Generation && slices.Equal(g.audience, t.Audience)
 }
 
-// attributesKey is what attributes are found by.
+// attributesKey is the key by which attributes are found.
 type attributesKey struct {
 	client     string
 	scope      scope.List

@@ -15,24 +15,24 @@ type Generator interface {
 	Next(ctx context.Context) (idgen.ID, error)
 }
 
-// Observer is told how every call ended, as [Reason] words it. It is called by
-// many goroutines at once and must not block.
+// Observer is called with the result of every call, in the words of [Reason]. It is called by many
+// goroutines at once and must not block.
 type Observer interface {
 	Issued(result string)
 	Validated(result string)
 	Revoked(result string)
 }
 
-// DecisionObserver is told how tokens were found good. It is called by many
+// DecisionObserver is called with details of decisions about tokens. It is called by many
 // goroutines at once and must not block.
 type DecisionObserver interface {
-	// CacheLookup tells of every look into the cache whether it spared the store
-	// a question.
+	// CacheLookup is called for every lookup in the cache: hit means that the store need not be
+	// asked.
 	CacheLookup(hit bool)
-	// TokenAge tells how long ago a token that was found good was minted.
+	// TokenAge is called with the age of every token that was accepted.
 	TokenAge(age time.Duration)
-	// FailStaticUse tells of a token that was served although the store could not
-	// be asked or the rules not be confirmed.
+	// FailStaticUse is called for every token that was accepted although the store could not be
+	// asked or the rules not be confirmed.
 	FailStaticUse()
 }
 
@@ -164,7 +164,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// silent is the observer of those who set none.
+// silent is the observer in place of nil.
 type silent struct{}
 
 func (silent) Issued(string)          {}

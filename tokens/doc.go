@@ -23,13 +23,12 @@
 // never the secret; the full text exists in the [Bearer] that is handed out, and
 // leaves it only through [Bearer.Reveal].
 //
-// [Service.ValidateFrom] goes from cheap to dear, and first through everything
-// that asks nobody: the syntax; the tag; whether any gateway can have minted the
-// id, and so lately that the token may be alive; the rules that match ids. Then
-// comes the cache, or else one look-up that all share who ask for the same token
-// at that time. After it, for each request anew: the digest, compared in constant
-// time; the instant of expiry, which is in the record and judged by the clock of
-// [Config]; the rules for clients; and what the client may have now.
+// [Service.ValidateFrom] makes the cheap checks first, none of which asks the store: the syntax;
+// the tag; whether a gateway can have minted the id, within the longest lifetime of a token; the
+// rules that match ids. Then comes the cache, or else one look-up, which concurrent requests with
+// the same token share. After it, for each request anew: the digest, compared in constant time; the
+// instant of expiry, which is in the record and judged by the clock of [Config]; the rules for
+// clients; and what the client may have now.
 //
 // # Cache
 //
@@ -57,10 +56,9 @@
 //   - What a worker minted between two instants, and everything before an instant:
 //     intervals over ids.
 //
-// A gateway that has not learned of a new generation issues tokens that are born
-// revoked: the safe side. Rules are merged, never replaced, and given back to a
-// store that has lost them. Each has an end, after which nothing it matches can
-// be alive.
+// A gateway that has not learned of a new generation issues tokens that the other gateways refuse,
+// which is the safe error. Rules are merged, never replaced, and given back to a store that has
+// lost them. Each has an end, after which nothing it matches can be alive.
 //
 // No decision rests on information older than [Service.Bound], neither a cached
 // token nor the rules: a gateway whose rules were not confirmed within it cannot
@@ -82,8 +80,8 @@
 //
 // # Errors
 //
-// A refused token is [ErrInvalid] with one of the reasons below it. Whatever
-// keeps the gateway from deciding is [ErrUnavailable]. The two never mix: a
-// store that is down says nothing about a token. [LimitedError] stands in for
-// ErrInvalid where too many refused tokens came from one address.
+// A refused token is [ErrInvalid] with one of the reasons below it. Any reason why the gateway
+// cannot decide is [ErrUnavailable]. The two never mix: a store that is down says nothing about a
+// token. [LimitedError] stands in for ErrInvalid where too many refused tokens came from one
+// address.
 package tokens

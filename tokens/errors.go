@@ -79,10 +79,10 @@ var ErrDuplicateID = errors.New("tokens: the id is taken by another token")
 // to another client (RFC 7009 §2.1).
 var ErrForeignToken = errors.New("tokens: the token was issued to another client")
 
-// InsufficientScopeError refuses a valid token that lacks a scope-token of the
-// place it was shown at (RFC 6750 §3.1, insufficient_scope).
+// InsufficientScopeError refuses a valid token that lacks a required scope-token (RFC 6750 §3.1,
+// insufficient_scope).
 type InsufficientScopeError struct {
-	// Required is everything the place asks for, not only what is missing.
+	// Required holds all scope-tokens that are required, not only the missing ones.
 	Required scope.List
 }
 
@@ -94,7 +94,7 @@ func (e *InsufficientScopeError) Error() string {
 // such came from the same address (RFC 6585 §4, 429 Too Many Requests). It does not
 // match [ErrInvalid], because it is not answered alike.
 type LimitedError struct {
-	// RetryAfter is how long the address had better wait; 0 if that is not known.
+	// RetryAfter is how long the address should wait; 0 if that is not known.
 	RetryAfter time.Duration
 }
 

@@ -15,12 +15,12 @@ const (
 	DefaultCheckTimeout  = time.Second
 )
 
-// HealthCheck has the replicas of a service asked for how they do. One that does
-// not answer GET with 200 to 299 gets no request until it does.
+// HealthCheck is the active health check of the replicas of a service. A replica that does not
+// answer GET with 200 to 299 gets no request until it does.
 type HealthCheck struct {
 	// Path is asked for, without what an upstream's URL has of a path. Required.
 	Path string
-	// Interval is the time from one question to the next. 0: [DefaultCheckInterval].
+	// Interval is the time from one check to the next. 0: [DefaultCheckInterval].
 	Interval time.Duration
 	// Timeout bounds the wait for the response. 0: [DefaultCheckTimeout].
 	Timeout time.Duration

@@ -215,7 +215,7 @@ func (r *Route) compileCORS() error {
 	return nil
 }
 
-// compileTargets works the targets out.
+// compileTargets computes the targets.
 func (r *Route) compileTargets() error {
 	var faults []error
 	add := func(u *url.URL, replica Replica) {
@@ -262,7 +262,7 @@ func (r *Route) Says(other *Route) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// whose names r and its owner, for error texts.
+// whose returns the name of r and of its owner, for error texts.
 func (r *Route) whose() string {
 	name := fmt.Sprintf("route %q", r.Name)
 	switch {

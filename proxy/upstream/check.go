@@ -68,7 +68,7 @@ func (c *checker) run(ctx context.Context) {
 func (c *checker) round(ctx context.Context) {
 	replicas := c.upstream.current(c.upstream.env.Time())
 	if len(replicas) == 0 {
-		replicas, _ = c.upstream.Await(ctx) // without a replica there is nobody to ask
+		replicas, _ = c.upstream.Await(ctx) // without a replica there is nothing to check
 	}
 	var asking sync.WaitGroup
 	for _, r := range replicas {
@@ -97,7 +97,7 @@ func (c *checker) takeOver(r *Replica, err error) bool {
 	return c.upstream.check == c && r.health.checked(c.upstream.env.Time(), err)
 }
 
-// ask checks one replica.
+// ask checks one replica once.
 func (c *checker) ask(ctx context.Context, r *Replica) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

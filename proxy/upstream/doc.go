@@ -1,9 +1,9 @@
-// Package upstream knows what there is to send requests to, and how well it does.
+// Package upstream knows the replicas of all services, and the health of each.
 //
-// A [Set] holds the upstreams of all routes. Each upstream is a scheme, host and port; each address that
-// its name has is a replica, with a [transport.Transport] and a health of its own. A [Balancer] is what
-// one route sends its requests to: [Balancer.Pick] chooses a replica, and [Balancer.Report] tells how the
-// attempt went. Replicas survive a change of routes.
+// A [Set] holds the upstreams of all routes. Each upstream is a scheme, host and port; each address
+// that its name has is a replica, with a [transport.Transport] and a health of its own. A
+// [Balancer] is what one route sends its requests to: [Balancer.Pick] chooses a replica, and
+// [Balancer.Report] records the outcome of the attempt. Replicas survive a change of routes.
 //
 // A replica is ejected when connections to it fail, are reset, or bring no response, three times in a
 // row; when its share of failures is an outlier among the replicas of the route; or when its health check

@@ -34,7 +34,7 @@ type Options struct {
 	Checked  func(upstream, address string, err error) // told when the check of a replica fails first, or passes again; nil: nobody is
 }
 
-// environment is what all upstreams of a [Set] have in common. It is safe for concurrent use.
+// environment holds what all upstreams of a [Set] share. It is safe for concurrent use.
 type environment struct {
 	Options
 
@@ -51,7 +51,7 @@ func (e *environment) startOf(round uint64) uint64 {
 	return randomStart(round)
 }
 
-// turnSeed makes the order of turns one that clients cannot know.
+// turnSeed makes the order of turns unpredictable for clients.
 var turnSeed = maphash.MakeSeed()
 
 // randomStart returns the replica at which a round of turns begins. With a fixed order, a client could

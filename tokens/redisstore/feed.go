@@ -101,7 +101,7 @@ type Feed struct {
 	gaps      atomic.Int64 // subscriptions so far
 	wake      chan struct{}
 
-	// Known to the goroutine that asks only.
+	// Used by the goroutine that checks, and by no other.
 	held     version
 	heldGaps int64
 	loaded   bool
@@ -113,7 +113,7 @@ type version struct {
 	replid   string // of the server; it changes when the server may have forgotten
 }
 
-// Feed returns a feed of s that nothing runs yet.
+// Feed returns a feed of s. Nothing happens before [Feed.Run] is called.
 func (s *Store) Feed(cfg FeedConfig) *Feed {
 	f := &Feed{store: s, wake: make(chan struct{}, 1)}
 	f.Follow(cfg)

@@ -53,7 +53,7 @@ func newWorker(kind string, follower Follower) *worker {
 	return &worker{kind: kind, follower: follower, wake: make(chan struct{}, 1)}
 }
 
-// request asks for a refresh that begins after the call.
+// request requests a refresh that begins after the call.
 func (w *worker) request(full bool) *refreshRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -44,8 +44,8 @@ func (o observer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// nameOf is what a pipeline is counted as: like its commands, if they are all
-// the same.
+// nameOf returns the name by which a pipeline is counted: that of its commands, if they are all the
+// same.
 func nameOf(cmds []redis.Cmder) string {
 	name := cmds[0].Name()
 	for _, cmd := range cmds[1:] {
@@ -75,9 +75,9 @@ func isHandshake(cmd redis.Cmder) bool {
 //
 // And it has connections without TLS read, written and looked at without telling the scheduler.
 //
-// It also runs a panic over the bytes of a server into the error of the commands: go-redis sends some
-// of them from goroutines of its own, in which a panic would end the process. go-redis closes the
-// connection, because the rest of the reply may still come on it.
+// It also turns a panic caused by the bytes of a server into the error of the commands: go-redis
+// sends some of them from goroutines of its own, in which a panic would end the process. go-redis
+// closes the connection, because the rest of the reply may still come on it.
 type dialing struct{}
 
 func (dialing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -118,7 +118,7 @@ func (dialing) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// dialError is why there is no connection.
+// dialError is the failure to make a connection.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }

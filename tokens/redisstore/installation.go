@@ -33,7 +33,7 @@ func (i Installation) Complete() bool { return i.Epoch != "" && i.Layout != "" &
 type Difference struct{ Name, Configured, Recorded string }
 
 // Differences returns what differs between i, which is configured, and what is recorded. A value
-// that is not recorded differs from none.
+// that is not recorded is no difference.
 func (i Installation) Differences(recorded Installation) []Difference {
 	var list []Difference
 	for _, d := range []Difference{
@@ -79,7 +79,7 @@ func (s *Store) Claim(ctx context.Context, i Installation) error {
 	return s.Mismatch(i, recorded)
 }
 
-// Recorded returns what is recorded; what is not is empty. Only a primary tells.
+// Recorded returns what is recorded, with empty values for the rest. Only a primary answers.
 func (s *Store) Recorded(ctx context.Context) (Installation, error) { return s.claim(ctx) }
 
 func (s *Store) claim(ctx context.Context, args ...any) (Installation, error) {

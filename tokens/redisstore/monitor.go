@@ -56,7 +56,7 @@ func (h Health) Evicts() bool {
 	return h.EvictionPolicy != "" && h.EvictionPolicy != "noeviction"
 }
 
-// MonitorConfig is what a [Monitor] is made of; the zero value will do.
+// MonitorConfig is the configuration of a [Monitor]. The zero value is usable.
 type MonitorConfig struct {
 	// Now is the local clock. Default: time.Now.
 	Now func() time.Time
@@ -75,7 +75,7 @@ type Monitor struct {
 	health atomic.Pointer[Health]
 }
 
-// Monitor returns a monitor of s that nothing runs yet.
+// Monitor returns a monitor of s. It probes nothing before [Monitor.Run] is called.
 func (s *Store) Monitor(cfg MonitorConfig) *Monitor {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -103,7 +103,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// probe asks once and publishes what it learned.
+// probe makes one probe and publishes the result.
 func (m *Monitor) probe(ctx context.Context) {
 	before := m.Health()
 	now := before

@@ -61,8 +61,9 @@ type Options struct {
 	WaitTimeout time.Duration
 	// Secure, if set, is given the TLS configuration of the connections, if the URL asks for TLS.
 	Secure func(*tls.Config)
-	// Once says that the Store is asked a few things once, such as by a check. It then reports every
-	// failure as it is; without, commands fail at once for a while after two that the server refused.
+	// Once is for a Store that is used for a few commands, such as by a check: it reports every
+	// failure as it is. Without Once, commands fail at once for a while after two that the server
+	// refused.
 	Once bool
 }
 
@@ -200,8 +201,8 @@ func (s *Store) cluster(address string, secure func(*tls.Config)) (redis.Univers
 	return client, nil
 }
 
-// guard hangs the breaker and the dialling into a client of one server. reload, if set, is called
-// while the server is down.
+// guard adds the hooks of the breaker and of the dialling to the client of one server. reload, if
+// set, is called while the server is down.
 func (s *Store) guard(node *redis.Client, reload func(context.Context)) {
 	if s.once {
 		node.AddHook(dialing{})
@@ -225,9 +226,9 @@ var (
 	errReplica  = errors.New("redisstore: tokens are read from the primary only; remove read_only, replica_only and route_… from the URL")
 )
 
-// prepare runs the URL into one that go-redis parses, with the parameters that make a silent server
-// cost no more than the timeout. Parameters that the URL sets itself are kept; the context of each
-// operation is the upper limit.
+// prepare returns the URL in the form that go-redis parses, with parameters that limit each wait
+// for a silent server to the timeout. Parameters that the URL sets itself are kept; the context of
+// each operation is the upper limit.
 func prepare(opts Options, secure, topology string) (string, error) {
 	u, err := url.Parse(opts.URL)
 	if err != nil {
@@ -284,7 +285,7 @@ func urlError(address string, err error) error {
 	return fmt.Errorf("redisstore: the URL is not valid: %w", err)
 }
 
-// secured has config, if there is one, as secure wants it.
+// secured applies secure to config, if there is one.
 func secured(config *tls.Config, secure func(*tls.Config)) {
 	if config == nil {
 		return

@@ -31,9 +31,9 @@ type Change struct {
 // ErrChanged says that the installation is not the one any more that was looked at.
 var ErrChanged = errors.New("redisstore: the installation was changed meanwhile; look again")
 
-// Rebase makes an installation another one, in one step: what is recorded, the registry of worker
-// numbers, which begins anew, and the rule. Gateways that run are told, and find out that they are
-// not part of it any more before they learn of the rule.
+// Rebase changes an installation in one step: what is recorded, the registry of worker numbers,
+// which begins anew, and the rule. Gateways that run are told, and find out that they are not part
+// of it any more before they learn of the rule.
 func (s *Store) Rebase(ctx context.Context, c Change) error {
 	const op = "change the installation"
 	field, value, err := encodeInterval(c.Rule)

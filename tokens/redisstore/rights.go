@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// need is what the gateway must be allowed to do with one key, or with none.
+// need lists commands that the gateway must be allowed to run on one key, or without a key.
 type need struct {
 	key      string   // empty: these commands have no key
 	commands []string // with their arguments; KEY stands for the key
@@ -43,8 +43,8 @@ func (s *Store) needs() []need {
 // ErrRightsUnknown says that the rights could not be looked at: that takes MULTI, or ACL.
 var ErrRightsUnknown = errors.New("redisstore: the user may neither use MULTI nor ACL, so its rights cannot be looked at")
 
-// MissingRights returns what the user of the configured URL may not do and the gateway has to: a
-// command and its key or channel each. Nothing is executed: Redis judges a command when it is put
+// MissingRights returns the rights that the gateway needs and the user of the configured URL lacks:
+// a command and its key or channel each. Nothing is executed: Redis judges a command when it is put
 // into a transaction, and the transaction is discarded; a user without MULTI is judged by ACL
 // DRYRUN, which Redis has from version 7 on.
 func (s *Store) MissingRights(ctx context.Context) ([]string, error) {

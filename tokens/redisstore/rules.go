@@ -178,8 +178,8 @@ func (s *Store) LoadRules(ctx context.Context) (tokens.RuleSet, error) {
 	return set, nil
 }
 
-// decodeRules reads what rule_load returns: now, then fields and values in turn.
-// Fields of other kinds are none of its business.
+// decodeRules reads what rule_load returns: now, then fields and values in turn. It ignores fields
+// of other kinds.
 func decodeRules(reply []string) (tokens.RuleSet, error) {
 	var set tokens.RuleSet
 	if len(reply)%2 == 0 {
@@ -223,7 +223,7 @@ func decodeField(set *tokens.RuleSet, now time.Time, field, value string) error 
 // that have ended. By and Why of a RuleClient are not kept.
 func (s *Store) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uint64, error) {
 	const op = "write a revocation rule"
-	// Whether it reaches into the future is for the clock of Redis to say.
+	// The script checks by the clock of Redis whether it reaches into the future.
 	if err := r.Check(time.UnixMilli(maxExact)); err != nil {
 		return tokens.Rule{}, 0, err
 	}

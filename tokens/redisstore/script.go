@@ -88,7 +88,7 @@ func (s *Store) durably(ctx context.Context, write func(context.Context, redis.S
 	return err
 }
 
-// replicasError says that a write was made and is not yet safe.
+// replicasError says that a write was made, and that too few replicas have confirmed it.
 type replicasError struct {
 	have int64
 	want int

@@ -124,7 +124,7 @@ func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
 	return record, nil
 }
 
-// process sends one of the commands of which there are many at a time.
+// process sends a command that many goroutines send at the same time.
 func (s *Store) process(ctx context.Context, cmd redis.Cmder) error {
 	if s.batch == nil {
 		return s.client.Process(ctx, cmd)
@@ -151,7 +151,7 @@ func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, connectTrips*s.timeout)
 }
 
-// get asks for the value of a key; there are many who do at a time.
+// get reads the value of a key, for many goroutines at the same time.
 func (s *Store) get(ctx context.Context, key string) (string, error) {
 	if s.batch == nil {
 		return s.client.Get(ctx, key).Result()
@@ -180,7 +180,7 @@ func (s *Store) load(ctx context.Context, key string) (string, error) {
 	return value, nil
 }
 
-// errDemoted is why a server that takes no writes is not asked for tokens.
+// errDemoted refuses to read tokens from a server that takes no writes.
 var errDemoted = &demotedError{}
 
 type demotedError struct{}
