@@ -75,7 +75,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// needs returns the scopes and the audience that r requires, as a text.
+// needs returns what r requires of a caller, as a text: its scopes, a token, or nothing.
 func needs(r admin.Route) string {
 	switch {
 	case r.Public:

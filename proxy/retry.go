@@ -80,7 +80,7 @@ func (t *roundTrip) try(one upstream.Pick) (transport.Response, error) {
 	return got, err
 }
 
-// giveBack ends the attempt, and takes it off the replica's count.
+// giveBack counts the attempt as ended at its replica, if that was not done before.
 func (s *tries) giveBack() {
 	if s.chosen.Replica != nil {
 		s.chosen.Replica.InFlight.Add(-1)

@@ -24,12 +24,11 @@
 //
 // # Trouble
 //
-// Every operation ends within [Options.Timeout], whatever Redis does, and every
-// failure matches tokens.ErrUnavailable: only a primary that answers "no such
-// key" makes a token unknown. When two commands in a row get no response, a breaker
-// opens and commands fail at once, until a probe in the background gets through.
-// go-redis by itself would hold a call for ten seconds on a server that is
-// frozen, and take up to a second to notice that one is back.
+// Every operation ends in bounded time (see [Options].Timeout), whatever Redis does, and every
+// failure matches tokens.ErrUnavailable: only a primary that answers "no such key" makes a token
+// unknown. When two commands in a row get no response, a breaker opens and commands fail at once,
+// until a probe in the background gets through. go-redis by itself would hold a call for ten
+// seconds on a server that is frozen, and take up to a second to notice that one is back.
 //
 // Not promised: writes that Redis acknowledged and then lost, by a failover or a
 // restart without an append-only file. Living gateways give back the rules that
