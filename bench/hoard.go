@@ -59,7 +59,7 @@ func (b *bench) tokenHoard(ctx context.Context) (*hoard, error) {
 		return nil, err
 	}
 	defer g.kill()
-	// What the first token brings along is not the tokens'.
+	// The memory that the first token needs once does not count.
 	if _, err := g.token(ctx); err != nil {
 		return nil, err
 	}

@@ -237,8 +237,7 @@ func TestClientRotate(t *testing.T) {
 	}
 }
 
-// What a client is disabled by must not undo what somebody else changed, nor be
-// stopped by it.
+// Disabling a client must not undo the change of somebody else, nor fail because of it.
 func TestClientDisableReadsAgain(t *testing.T) {
 	conflict := reply{412, nil, `{"title":"Precondition Failed","detail":"The client was changed meanwhile."}`}
 	s := newScript(t, map[string][]reply{
@@ -293,7 +292,7 @@ func TestRevokeCommand(t *testing.T) {
 	}
 }
 
-// What is not there is not revoked, unless somebody insists.
+// Revoking something that does not exist is an error without -force.
 func TestRevokeCommandOfTheUnknown(t *testing.T) {
 	for args, want := range map[string]string{
 		"-token 00000000001": "there is no live token with the id 00000000001",

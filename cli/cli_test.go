@@ -108,7 +108,7 @@ func TestConfigCheckOfAFile(t *testing.T) {
 	}
 }
 
-// What configures the gateway is not its flags, and its help tells what is.
+// Variables configure the gateway, not flags, and its help lists them.
 func TestHelpOfServe(t *testing.T) {
 	code, stdout, _ := call(t, "", nil, "serve", "-h")
 	for _, want := range []string{"has no flags", "SNOWGATE_LISTEN ", "(default :8080)", "SNOWGATE_REDIS_URL ", "_FILE"} {

@@ -129,8 +129,7 @@ func TestDecodeDocumentThatIsNone(t *testing.T) {
 	}
 }
 
-// What is shown can be edited and sent back once the members that the server
-// says are taken out.
+// A document that was shown can be edited and sent back without the members that the server sets.
 func TestViewIsADocument(t *testing.T) {
 	d, err := clients.DecodeDocument([]byte(wholeDocument), 0)
 	if err != nil {
@@ -198,7 +197,7 @@ func FuzzDecodeDocument(f *testing.F) {
 		if !clients.ValidID(d.ID) || d.TokenTTL < 0 || d.TokenTTL > time.Hour || d.Name != "" && !clients.ValidName(d.Name) || d.Rate.Valid() != nil {
 			t.Fatalf("DecodeDocument(%q) = %+v", text, d)
 		}
-		// What was read is shown, and reads the same again.
+		// A document that was read is shown, and reads the same again.
 		c := clients.Client{ID: d.ID}
 		d.ApplyTo(&c)
 		shown, err := json.Marshal(c.View(nil))

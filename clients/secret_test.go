@@ -145,7 +145,7 @@ func FuzzCheckSecret(f *testing.F) {
 		if CheckSecret(text) != nil {
 			return
 		}
-		// What passes has exactly one number, and that number exactly one text.
+		// A text that passes stands for exactly one number, and that number for exactly one text.
 		n := new(big.Int)
 		for _, c := range text[4:47] {
 			n.Mul(n, big.NewInt(62)).Add(n, big.NewInt(int64(strings.IndexRune(base62.Digits, c))))

@@ -35,9 +35,8 @@ var (
 // expected is the revision of the client that the caller saw; 0 is any.
 // Implementations are safe for concurrent use.
 type Store interface {
-	// Create adds a client with one secret, or none if secret is the zero value.
-	// Of any number of concurrent calls for one id exactly one succeeds.
-	// ErrExists: the id is taken.
+	// Create adds a client with one secret, or none if secret is the zero value. If several calls
+	// for one id run at the same time, exactly one succeeds. ErrExists: the id is taken.
 	Create(ctx context.Context, d Document, secret Credential) (Change, error)
 	// Update replaces everything that d says about the client d.ID; its secrets
 	// stay. ErrNotFound, ErrConflict, ErrReadOnly.

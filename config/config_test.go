@@ -194,7 +194,7 @@ func TestRefusedVariables(t *testing.T) {
 		{"LOG_LEVEL=DEBUG", `SNOWGATE_LOG_LEVEL: "DEBUG" is none of trace, debug, info, warn, error`},
 		{"LOG_FORMAT=text", `SNOWGATE_LOG_FORMAT: "text" is none of auto, json, console`},
 		{"CONFIG=/none", `SNOWGATE_CONFIG: "/none" cannot be read: no such file or directory`},
-		// What this build does not have is unknown, never accepted and ignored.
+		// A variable of a feature that this build lacks is unknown, and not ignored.
 		{"DOCKER_CERT=/x", `SNOWGATE_DOCKER_CERT: unknown variable; did you mean SNOWGATE_DOCKER_HOST?`},
 		{"TOKEN_TLL=1h", `SNOWGATE_TOKEN_TLL: unknown variable; did you mean SNOWGATE_TOKEN_TTL?`},
 		{"TOKENTTL=", `SNOWGATE_TOKENTTL: unknown variable; did you mean SNOWGATE_TOKEN_TTL?`},

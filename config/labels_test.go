@@ -107,7 +107,7 @@ func TestLabelsOfAContainer(t *testing.T) {
 		{"a name of its own", enabled("path", "/x", "name", "other"), Labels{Enabled: true, Scheme: "http", Route: Route{Name: "other", Path: "/x"}}},
 		{"where it is", enabled("path", "/x", "port", "65535", "network", "back", "scheme", "h2c"),
 			Labels{Enabled: true, Scheme: "h2c", Port: 65535, Network: "back", Route: Route{Name: "service", Path: "/x"}}},
-		// What YAML would take for nothing is a name here.
+		// YAML reads this as null; as a label it is a name.
 		{"a service called null", enabled("path", "/x", "name", "null"), Labels{Enabled: true, Scheme: "http", Route: Route{Name: "null", Path: "/x"}}},
 	}
 	for _, tt := range tests {

@@ -52,8 +52,8 @@ func chain(t testing.TB, target string) func() {
 	}
 }
 
-// What a request allocates in front of the forwarder. The numbers are exact:
-// whoever makes one smaller writes the new one down.
+// The number of allocations of a request before the forwarder. It must be exact, so a change that
+// saves one updates it.
 func TestAllocationsInFrontOfTheForwarder(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

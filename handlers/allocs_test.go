@@ -63,9 +63,8 @@ func issuing(t testing.TB) func() {
 	}
 }
 
-// What a token request allocates from the form to the response, without the store
-// and the front. The number is exact: whoever makes it smaller writes the new one
-// down.
+// The number of allocations of a token request from the form to the response, without the store and
+// the listener. It must be exact, so a change that saves one updates it.
 func TestAllocationsOfATokenRequest(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -31,7 +31,7 @@ func BenchmarkAtomicAdd(b *testing.B) {
 	}
 }
 
-// What Next costs while the sequence is not used up.
+// The cost of Next while the sequence is not used up.
 func BenchmarkNext(b *testing.B) {
 	g := wideGenerator(b, "time:41,sequence:22")
 	b.ReportAllocs()

@@ -305,7 +305,7 @@ func TestCloseReleasesWithTheLastTimestamp(t *testing.T) {
 	}
 }
 
-// What a caller is promised before Close is covered by the released mark.
+// The mark that Close releases covers every id that a caller was promised before.
 func TestCloseDuringCalls(t *testing.T) {
 	bubble(t, func(t *testing.T, g *Generator, m *memorySource, _ *stepClock) {
 		last := make(chan int64, 8)

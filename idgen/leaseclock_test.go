@@ -84,7 +84,7 @@ func TestRideLastsBeneathTheCeiling(t *testing.T) {
 	}
 }
 
-// What a ride leaves room for while the clock that ceilings follow is behind: 100 000 ids a second
+// The rates that a ride allows while the clock that ceilings follow is behind: 100 000 ids a second
 // for a minute, 1500 for an hour.
 func TestRideLeavesRoom(t *testing.T) {
 	for step, perMS := range map[time.Duration]float64{time.Minute: 100, time.Hour: 1.5} {

@@ -47,7 +47,7 @@ func startAdministeredBy(t *testing.T, binary string, redis *redistest.Server, w
 		Env: append([]string{
 			"SNOWGATE_REDIS_URL=" + redis.URL(), fmt.Sprint("SNOWGATE_WORKER_ID=", worker),
 			"SNOWGATE_ADMIN_CLIENT_SECRET=" + admin.Secret, "GORACE=atexit_sleep_ms=0",
-			// What is asked here is who wins, not how fast a busy machine is.
+			// This test is about who wins, not about the speed of a busy machine.
 			"SNOWGATE_STORE_TIMEOUT=5s",
 		}, env...),
 	})
@@ -169,8 +169,7 @@ func TestAdminAPICreatesOnce(t *testing.T) {
 	}
 }
 
-// What is done at one gateway is done at the other within a second, for live
-// tokens, too.
+// A change at one gateway is in force at the other within a second, for live tokens, too.
 func TestAdminAPIReachesTheOtherGateway(t *testing.T) {
 	t.Parallel()
 	redis, admin, upstream := redistest.Start(t), administrator(), gatewaytest.NewRecorder(t, "")

@@ -172,8 +172,8 @@ func (s *scene) wantNotReady() {
 			s.t.Errorf("%s: %d while Redis is away, want 200", path, got.StatusCode)
 		}
 	}
-	// What can be judged without Redis is judged: no credentials are no matter
-	// of Redis, and neither is a text that was never a token.
+	// Requests that can be judged without Redis are judged: those without credentials, and those
+	// with a text that was never a token.
 	for _, token := range []string{"", "nonsense"} {
 		if got := s.Get("/orders/1", token); got.StatusCode != http.StatusUnauthorized {
 			s.t.Errorf("token %q: %d while Redis is away, want 401", token, got.StatusCode)
@@ -294,8 +294,7 @@ func TestRedisRestartedEmpty(t *testing.T) {
 	s.wantBack()
 	gatewaytest.Eventually(t, 2*returnTime, "Redis is given the epoch back", func() bool { return s.redis.Do("EXISTS", "{sg}:epoch") == "1" })
 	gatewaytest.Eventually(t, 2*returnTime, "Redis is given the tag key back", func() bool { return s.redis.Do("HGETALL", "{sg}:tagkey") == key })
-	// Whoever starts now takes these, and so understands the tokens of the one
-	// that lives.
+	// A gateway that starts now takes these, and so accepts the tokens of the one that runs.
 	newcomer := s.beside(gatewaytest.Options{NotReady: true, Env: []string{"SNOWGATE_WORKER_ID=2"}})
 	newcomer.WaitServed(5*time.Second, "/readyz of a newcomer", func() gatewaytest.Response { return newcomer.Get("/readyz", "") })
 	if got := newcomer.call(); got.StatusCode != http.StatusOK {

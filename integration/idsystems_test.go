@@ -21,7 +21,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// What docs/reference/ids.md calls the things that a gateway does when its clock steps back.
+// The words of docs/reference/ids.md for the behaviour of a gateway when its clock steps back.
 const (
 	waits   = "waits"
 	rides   = "rides through"

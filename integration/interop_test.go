@@ -112,7 +112,7 @@ type used struct {
 	After     int    `json:"after"`
 	Error     string `json:"error"`
 
-	// What only some of them can tell.
+	// Results that only some of them report.
 	Resource string   `json:"resource"`
 	Servers  []string `json:"servers"`
 	Metadata string   `json:"metadata"`

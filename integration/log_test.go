@@ -78,7 +78,7 @@ func askOften(t *testing.T, address, path string, n int) {
 	}
 }
 
-// What a gateway logged is there when it has ended, whichever way it was asked to.
+// All that a gateway logged has been written when it has ended, whichever way it was asked to end.
 func TestLogIsWholeAtTheEnd(t *testing.T) {
 	for name, signals := range map[string]int{"orderly": 1, "at once": 2} {
 		t.Run(name, func(t *testing.T) {

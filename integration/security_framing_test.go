@@ -36,8 +36,8 @@ func (s *site) wantNotSmuggled(t *testing.T, what string, responses []gatewaytes
 			t.Errorf("%s: the service received a smuggled request: %q", what, raw)
 		}
 	}
-	// What an earlier case was answered for may arrive late, because its body was
-	// broken off; it has an id of its own, and must not come twice either.
+	// The request of an earlier case may arrive late, because its body was broken off. It has an id
+	// of its own, and must not come twice either.
 	var fresh []string
 	for _, raw := range protected {
 		id := strings.Join(gatewaytest.Header(raw, "X-Request-Id"), ",")
@@ -378,7 +378,7 @@ func TestSecurityLimits(t *testing.T) {
 	for _, test := range tests {
 		for _, path := range []string{"/svc/x", "/public/x"} {
 			got := s.Exchange(rawGet("beside.test", path, slices.Concat([]string{bearer(s.token)}, test.fields)...))
-			// Who sends much more than is read may be reset before the response.
+			// A client that sends much more than is read may be reset before the response.
 			if got.StatusCode != test.want && (test.want == http.StatusOK || got.StatusCode != 0) {
 				t.Errorf("GET %s with %s = %d, want %d (%s)", path, test.name, got.StatusCode, test.want, test.why)
 			}

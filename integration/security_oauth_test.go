@@ -348,8 +348,8 @@ func TestSecurityEndpointMethods(t *testing.T) {
 		if override.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("GET %s with an override = %d, want 405", path, override.StatusCode)
 		}
-		// What lies near the endpoints is not the catch-all's, so that nobody's
-		// credentials get to a service by a typing error.
+		// Paths near the endpoints do not go to the catch-all route, so that a typing error does
+		// not send credentials to a service.
 		for near, want := range map[string]int{path + "/": 404, path + "/x": 404, path + "%2f": 400, path + "//": 400, path + ";x": 404, "/oauth2": 404, "/oauth2/": 404} {
 			got := s.post(near, "grant_type=client_credentials", formType, basic(s.worker.ID, s.worker.Secret))
 			if got.StatusCode != want && got.StatusCode != http.StatusBadRequest {

@@ -10,7 +10,7 @@ import (
 	"snowgate/proxy/http1"
 )
 
-// What is quickly found to be common may pass by the slow way, too.
+// A field that the fast path lets pass must pass the rules, too.
 func TestCommonFieldsMayPass(t *testing.T) {
 	found := 0
 	for _, name := range []string{

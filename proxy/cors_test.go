@@ -89,7 +89,7 @@ func TestPreflight(t *testing.T) {
 	service.nothing(t)
 }
 
-// What is not a preflight is a request like any other.
+// A request that is no preflight is treated like any other.
 func TestNoPreflight(t *testing.T) {
 	service := newUpstream(t, says(okResponse))
 	g := newGateway(t, gatewayOptions{}, withCORS(protected(service.url), oneOrigin))
@@ -207,7 +207,7 @@ func TestCORSWithCredentialsAndAnyHeader(t *testing.T) {
 	if diff := cmp.Diff(want, said(response.Header)); diff != "" || response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("%d (-want +got):\n%s", response.StatusCode, diff)
 	}
-	// What need not be asked for is not allowed by a list without it.
+	// A header field that needs no permission is not added to a list without it.
 	response, _ = g.ask(t, "OPTIONS /svc HTTP/1.1\r\nHost: h\r\nOrigin: https://b.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n")
 	if response.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("content-type is allowed by no list: %v", response.Header)

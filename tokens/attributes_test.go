@@ -137,8 +137,8 @@ func (l *lender) Save(_ context.Context, r tokens.Record, _ time.Duration) error
 
 func (l *lender) Load(context.Context, idgen.ID) (tokens.Record, error) { return l.record, nil }
 
-// What a decision without a cache allocates besides what the store does. The number is
-// exact: whoever makes it smaller writes the new one down.
+// The number of allocations of a decision without a cache, without the store. It must be exact, so
+// a change that saves one updates it.
 func TestDecisionWithoutACacheAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

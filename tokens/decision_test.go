@@ -254,7 +254,7 @@ func TestClientPolicy(t *testing.T) {
 		}
 		g.policy.set(grant.Client, nil)
 		g.want(t, "without its client", text, "client")
-		// What is not confirmed is no reason to refuse for good.
+		// Data that is not confirmed is no reason for a 401.
 		g.confirmAt(time.Now().Add(-time.Hour))
 		g.want(t, "without its client and without confirmation", text, "unavailable")
 		g.confirmAt(time.Time{})

@@ -26,8 +26,8 @@ func issuer(t testing.TB) *tokens.Service {
 	return s
 }
 
-// What a new token allocates besides what the store does. The number is exact:
-// whoever makes it smaller writes the new one down.
+// The number of allocations of a new token, without the store. It must be exact, so a change that
+// saves one updates it.
 func TestIssueAllocates(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -65,8 +65,8 @@ func TestStallIsCharged(t *testing.T) {
 	if result.Requests < 990 || result.Requests > 1010 {
 		t.Errorf("%d answers in a second at 1000/s", result.Requests)
 	}
-	// Of 1000 requests some 300 were due in the stall, with 0 to 300 ms to wait.
-	// Without the correction four would have had to: one for each connection.
+	// About 300 of 1000 requests were due in the stall, and waited for up to 300 ms. Without the
+	// correction, only four waits would be counted: one for each connection.
 	if p80 := time.Duration(result.Latency.ValueAtQuantile(80)); p80 < stall/6 {
 		t.Errorf("the 80th percentile is %v; the stall of %v is not charged", p80, stall)
 	}

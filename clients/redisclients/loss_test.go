@@ -64,7 +64,7 @@ func (g *gateway) wantLoss(t *testing.T, restored int) {
 	g.reports = nil
 }
 
-// What Redis forgets, living gateways give back; a new one learns of it.
+// Running gateways write back what Redis has lost, and a new one learns of it.
 func testWiped(t *testing.T, rdb redis.UniversalClient) {
 	first, second := newGateway(rdb), newGateway(rdb)
 	for _, id := range []string{"a", "b", "c"} {
@@ -239,7 +239,7 @@ func testDeletionIsNotTheLastWord(t *testing.T, rdb redis.UniversalClient) {
 	first.wantIDs(t, "then", "a")
 }
 
-// What is given back never takes the place of anything later.
+// Data that is written back never replaces a later version.
 func testRestoreOfTheOld(t *testing.T, rdb redis.UniversalClient) {
 	g := newGateway(rdb)
 	old, err := encodeRecord(create(t, g, "a"))
@@ -266,7 +266,7 @@ func testRestoreOfTheOld(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// What is read while something later is written does not take its place.
+// A version that was read while a later one was written does not replace it.
 func TestCopyKeepsTheLater(t *testing.T) {
 	for _, tt := range []struct {
 		known, next version

@@ -115,8 +115,8 @@ func TestReleaseLeavesTheFinalMark(t *testing.T) {
 	})
 }
 
-// Of two clones, made by restoring a snapshot of a machine, the second to renew
-// finds out: the nonce has moved on.
+// Two clones of a gateway, made by restoring a snapshot of a machine: the second to renew its lease
+// fails, because the first has changed the nonce.
 func TestCloneIsFoundOut(t *testing.T) {
 	s := miniStore(t)
 	sc, o := scheme(t, layoutA), quick("a")

@@ -61,9 +61,8 @@ func TestLeaseOutlivesATerm(t *testing.T) {
 	}
 }
 
-// Who asks at the address that the lease was given to need not wait for its end:
-// neither a gateway that was started again, nor the holder itself, whose last
-// nonces were lost.
+// A gateway at the address that holds the lease need not wait for its end: neither after a restart,
+// nor when the nonces of the holder were lost.
 func TestSameAddressInANewTerm(t *testing.T) {
 	for _, started := range []bool{false, true} {
 		s, l, at, _ := inTerm(t)

@@ -54,8 +54,8 @@ func TestFaultyContainers(t *testing.T) {
 	if _, err := p.newToken(); err != nil {
 		t.Errorf("tokens, after a label has claimed /oauth2: %v", err)
 	}
-	// Who has no network in common with the gateway claims nothing while it does not
-	// run, either: it belongs to somebody else.
+	// A stopped container without a network in common with the gateway claims no route: it belongs
+	// to another project.
 	docker(t, "stop", "-t", "1", island)
 	p.launch(t, "last", enabled("snowgate.path", "/last", "snowgate.scopes", "orders.read"))
 	p.awaitStatus(t, "/last", http.StatusOK)

@@ -80,8 +80,8 @@ func startLoad(t *testing.T, url, token, name string, rate int) *load {
 	return l
 }
 
-// work sends one request after the other, none before its time, until ctx ends.
-// What is under way then is waited for.
+// work sends one request after the other, none before its time, until ctx ends. Requests in flight
+// at that time are waited for.
 func (l *load) work(ctx context.Context, worker int) {
 	next := time.NewTicker(l.period)
 	defer next.Stop()

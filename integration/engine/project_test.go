@@ -152,7 +152,7 @@ func (p *project) write() error {
 			return err
 		}
 	}
-	// What is made below is read by other users, inside the containers.
+	// Other users, inside the containers, read the files made below.
 	return os.Chmod(p.dir, 0o755)
 }
 

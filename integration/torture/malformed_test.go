@@ -20,7 +20,7 @@ type fault struct {
 	more    bool // bytes follow the response that are no part of it
 }
 
-// What is wrong with requests.
+// The faults of requests.
 var wrongRequests = []fault{
 	{name: "letters for a chunk size", text: "POST {P} HTTP/1.1\n{M}{C}xyz\nabc\n0\n\n", refused: true},
 	{name: "chunk size with +", text: "POST {P} HTTP/1.1\n{M}{C}+3\nabc\n0\n\n", refused: true},
@@ -79,7 +79,7 @@ var wrongRequests = []fault{
 	{name: "end within the head", text: "GET {P} HTTP/1.1\n{M}X-A: a", refused: true, ends: true},
 }
 
-// What is wrong with responses.
+// The faults of responses.
 var wrongResponses = []fault{
 	{name: "letters for a chunk size", text: "HTTP/1.1 200 OK\n{M}{C}xyz\nabc\n0\n\n", refused: true},
 	{name: "chunk size with +", text: "HTTP/1.1 200 OK\n{M}{C}+3\nabc\n0\n\n", refused: true},

@@ -18,7 +18,7 @@ const (
 	h2       = "h2" // with TLS
 )
 
-// What the service does with its connection after a response.
+// The ways in which the service treats its connection after a response.
 const (
 	keeps   = "keeps"
 	says    = "says close"

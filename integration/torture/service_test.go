@@ -210,9 +210,9 @@ func (p *play) respondOn(conn net.Conn, in *bufio.Reader, r *http.Request, a *ar
 // misbehave writes a malformed response. The connection stays open unless the fault is its end: what
 // the proxy makes of the response must not depend on that.
 //
-// What follows a response comes in one piece with it. The transport of net/http looks at it only when
-// it has given the connection to the next request already, which then gets it for a response, so
-// that transport is told to close the connection.
+// The bytes behind a response are written together with it. The transport of net/http notices them
+// only when the next request has the connection already, and takes them for its response; so that
+// transport is told to close the connection.
 func (p *play) misbehave(conn net.Conn, a *arrival) bool {
 	m := &p.response
 	wire := m.wire

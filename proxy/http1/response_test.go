@@ -18,7 +18,7 @@ import (
 	"snowgate/integration/cuttest"
 )
 
-// What a test of a response wants.
+// The expectations of a test of a response.
 const (
 	whole   = "whole"   // as net/http reads it
 	cut     = "cut"     // the body breaks off, for net/http too

@@ -335,7 +335,7 @@ func TestValueAt(t *testing.T) {
 	}
 }
 
-// What one command is told is no business of the others.
+// An error of one command does not concern the others.
 func TestErrorsOfOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: time.Millisecond}
@@ -356,8 +356,8 @@ func TestErrorsOfOneCommand(t *testing.T) {
 	})
 }
 
-// Nobody waits longer than they said, whatever the server does, and what they
-// asked is not sent on behalf of nobody.
+// No caller waits longer than its context lasts, whatever the server does, and commands without a
+// caller are not sent.
 func TestPatienceOfAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: time.Hour}
@@ -409,7 +409,7 @@ func TestFailedBatch(t *testing.T) {
 	})
 }
 
-// What nobody waits for any more is not sent.
+// A command whose callers have all left is not sent.
 func TestNothingIsSentForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: 100 * time.Millisecond}

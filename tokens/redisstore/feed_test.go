@@ -296,8 +296,8 @@ func TestFeedConfirmsNoReplica(t *testing.T) {
 	}
 }
 
-// TestFeedWritesBack: Redis is restarted empty, or with what it had a while ago.
-// What living gateways know survives, and so does the revision.
+// TestFeedWritesBack: Redis is restarted empty, or with what it had a while ago. The data of
+// running gateways survives, and so does the revision.
 func TestFeedWritesBack(t *testing.T) {
 	for name, older := range map[string]bool{"empty": false, "older": true} {
 		t.Run(name, func(t *testing.T) {

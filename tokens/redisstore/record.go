@@ -29,8 +29,8 @@ const (
 	recordGeneration = 2
 )
 
-// What a record may hold at most; far more than the configuration allows, and
-// little enough for a damaged value to do no harm.
+// Limits of a record: far more than the configuration allows, and small enough that a damaged value
+// does no harm.
 const (
 	maxClient    = 1 << 10
 	maxScope     = 16 << 10

@@ -88,7 +88,7 @@ func TestFullServer(t *testing.T) {
 	if got := len(server.redis.DB(0).Keys()); got != limit || stored != limit {
 		t.Errorf("%d keys, %d stored, want %d", got, stored, limit)
 	}
-	// What all gateways share still works, and so do reads and deletions.
+	// The shared data still works, and so do reads and deletions.
 	if err := client.HSetNX(ctx, "{sg}:tagkey", "0", "x").Err(); err != nil {
 		t.Errorf("HSETNX = %v", err)
 	}
