@@ -134,6 +134,10 @@ model: ## Check the model of worker leases exhaustively.
 uniqueness: ## Kill, stop and wipe for minutes while ids are issued, and count duplicates: bench/results/uniqueness.md.
 	bench/uniqueness
 
+.PHONY: promises
+promises: ## Run at full size the tests that CI runs with smaller numbers: bench/results/promises.md. Takes half an hour, on a quiet machine.
+	bench/promises
+
 .PHONY: alerts
 alerts: ## Test the Prometheus rules.
 	cd deploy/prometheus && promtool test rules *.test.yml

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +16,13 @@ import (
 // of the revocation is served by the gateway that gave it; the others hear of it.
 func TestRevocationUnderLoad(t *testing.T) {
 	t.Parallel()
-	const rounds, bound = 5, time.Second // 50 ms are aimed at; the machine may be busy
+	// On a busy machine only the bound is asked for. With SNOWGATE_TEST_LONG=1, as by make promises,
+	// there are ten times as many revocations, and 99 of 100 must be in force after 50 ms.
+	rounds, most := 5, time.Second
+	if os.Getenv("SNOWGATE_TEST_LONG") == "1" {
+		rounds, most = 50, 50*time.Millisecond
+	}
+	const bound = time.Second
 	f := newFleet(t, "SNOWGATE_CACHE_TTL=1m")
 	var lags []time.Duration
 	requests := 0
@@ -49,10 +56,13 @@ func TestRevocationUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d requests in %v; the last one served elsewhere after a revocation began after p50 %v, p99 %v",
 		requests, time.Since(begin).Round(time.Millisecond), percentile(lags, 50), percentile(lags, 99))
+	if p99 := percentile(lags, 99); p99 > most {
+		t.Errorf("of %d revocations the 99th percentile is %v, want at most %v", len(lags), p99, most)
+	}
 	for i, g := range f.gateways {
 		metrics := g.Metrics()
 		for _, kind := range []string{"token", "rules"} {
-			if n := metrics.Sum("snowgate_push_lag_seconds_count", `kind="`+kind+`"`); n < rounds {
+			if n := metrics.Sum("snowgate_push_lag_seconds_count", `kind="`+kind+`"`); n < float64(rounds) {
 				t.Errorf("gateway %d received %v pushes of the kind %s, want at least %d", i, n, kind, rounds)
 			}
 		}

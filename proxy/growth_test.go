@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -57,11 +58,14 @@ func fastest(tables []*route.Table, lookup func(*route.Table)) []time.Duration {
 	return best
 }
 
-// TestLookupCostDoesNotGrow compares tables of 10 and of 10 000 routes. The times
-// are the same within 2× (BenchmarkLookup); what is asked here is less than a
-// hundredth of what looking at one route after the other would take, so that a busy
-// machine makes no difference.
+// TestLookupCostDoesNotGrow compares tables of 10 and of 10 000 routes. Twice the time is promised.
+// That is checked with SNOWGATE_TEST_LONG=1, as by make promises; a busy machine is asked for eight
+// times, which is less than a hundredth of the time of a search through all routes.
 func TestLookupCostDoesNotGrow(t *testing.T) {
+	most := 8.0
+	if os.Getenv("SNOWGATE_TEST_LONG") == "1" {
+		most = 2
+	}
 	tables := []*route.Table{growingTable(t, 10), growingTable(t, 10_000)}
 	for what, lookup := range map[string]func(*route.Table){
 		"a route of the host":        func(table *route.Table) { proxy.Lookup(table, "one.example", "/svc3/v1/v1/v1/items/42") },
@@ -70,7 +74,7 @@ func TestLookupCostDoesNotGrow(t *testing.T) {
 		"a path that nearly matches": func(table *route.Table) { proxy.Lookup(table, "one.example", "/svc3x"+strings.Repeat("/v1", 50)) },
 	} {
 		took := fastest(tables, lookup)
-		if took[1] > 8*took[0] {
+		if took[1].Seconds() > most*took[0].Seconds() {
 			t.Errorf("%s: %v with 10 000 routes, %v with 10", what, took[1]/500, took[0]/500)
 		}
 		t.Logf("%s: %v with 10 routes, %v with 10 000", what, took[0]/500, took[1]/500)

@@ -7,6 +7,7 @@
 // agreement between shards:
 //
 //	<prefix>:t:<id>      one token; expires by itself, a second after the token
+//	<prefix>:probe       never there; the monitor reads it to see whether it may
 //	{<prefix>}:epoch     the zero of id time
 //	{<prefix>}:tagkey    the keys of the tag: start in Unix ms → base64
 //	{<prefix>}:rev       the revision of everything shared, and the revocation rules (lua/rev.lua)

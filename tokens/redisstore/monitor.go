@@ -183,7 +183,7 @@ func (s *Store) warm(ctx context.Context) {
 func (s *Store) mayRead(ctx context.Context) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
-	key := s.tokenKey(0)
+	key := s.prefix + ":probe" // there is none; to the rights it is like the record of a token
 	results, _ := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Get(ctx, key)
 		p.MGet(ctx, key)
