@@ -61,7 +61,8 @@ func (g *Gateway) adminHealth() admin.Health {
 		Version:   g.version,
 		Commit:    g.commit,
 		Redis: admin.RedisHealth{
-			Reachable: redis.Reachable, RoundTrip: float64(redis.RoundTrip.Microseconds()) / 1000, Policy: redis.EvictionPolicy,
+			Reachable: redis.Reachable, RoundTrip: float64(redis.RoundTrip.Microseconds()) / 1000, Policy: redis.Settings.Policy,
+			Remarks: g.storage.remarkTexts(redis),
 		},
 		IDs:      g.ids.report(),
 		Revision: g.shared.rules.Revision(),

@@ -92,8 +92,12 @@ func CheckRedis(ctx context.Context, cfg config.Config) (notes []string, err err
 	} else if err := store.Mismatch(InstallationOf(cfg), recorded); err != nil {
 		faults = append(faults, wayOut(err))
 	}
-	switch policy := store.EvictionPolicy(ctx); policy {
+	settings := store.Settings(ctx)
+	switch policy := settings.Policy; policy {
 	case "noeviction":
+		for _, remark := range settings.Remarks(cfg.WaitReplicas) {
+			notes = append(notes, config.Prefix+"REDIS_URL: "+remark.Text)
+		}
 	case "":
 		notes = append(notes, config.Prefix+"REDIS_URL: Redis does not tell its maxmemory-policy; it must be noeviction")
 	default:

@@ -115,6 +115,7 @@ func (g *Gateway) connect() (err error) {
 	g.monitor = store.Monitor(redisstore.MonitorConfig{OnChange: g.storage.report, OnProbe: func(h redisstore.Health) {
 		g.installation.noticeProbe(h)
 		g.storage.noticeClock(h)
+		g.storage.remark(h)
 	}})
 	if g.ids, err = newIDs(s, g.storage.clock); err != nil {
 		return err
@@ -134,6 +135,7 @@ func (g *Gateway) connect() (err error) {
 func (g *Gateway) collect() {
 	g.metrics.CollectIDs(g.ids.series)
 	g.metrics.CollectShared(g.shared.sharedSeries)
+	g.metrics.CollectRemarks(func() map[string]float64 { return g.storage.remarkSeries(g.monitor.Health()) })
 	g.metrics.CollectReplicas(g.routing.replicaSeries)
 	for _, part := range panics.Parts() {
 		g.metrics.CollectPanics(part.String(), func() uint64 { return panics.Count(part) })

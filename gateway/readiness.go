@@ -195,6 +195,7 @@ func (g *Gateway) readiness() handlers.Readiness {
 		c.worker = &worker
 	}
 	state := c.readiness()
+	state.Remarks = g.storage.remarkTexts(g.monitor.Health())
 	if state.Issuing.Ready && !c.once {
 		g.ids.whole.Store(true)
 	}

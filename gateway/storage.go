@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,6 +21,8 @@ type storage struct {
 	embedded *embedded.Server // nil with a Redis of its own
 	store    *redisstore.Store
 	clock    *redislease.Clock
+
+	remarked []string // the names of the remarks that were logged
 
 	clockTrouble string // what the log said last of the clock of Redis; empty: all is well
 }
@@ -72,10 +75,49 @@ func (r *storage) report(h redisstore.Health) {
 		return
 	}
 	r.log.Info().Dur("round_trip", h.RoundTrip).Msg("Redis is reachable")
-	if h.Evicts() {
-		r.log.Warn().Str("maxmemory_policy", h.EvictionPolicy).
-			Msg("Redis throws keys away when it is full, and live tokens with them: set maxmemory-policy noeviction")
+}
+
+// remark logs the remarks on the settings of Redis, each once until it is gone. It is called by the
+// monitor's goroutine alone.
+func (r *storage) remark(h redisstore.Health) {
+	if !h.Reachable {
+		return
 	}
+	logged := r.remarked
+	r.remarked = nil
+	for _, remark := range r.remarks(h) {
+		if r.remarked = append(r.remarked, remark.Name); !slices.Contains(logged, remark.Name) {
+			r.log.Warn().Str("redis", redisAddress(r.cfg.RedisURL)).Str("remark", remark.Name).Msg(remark.Text)
+		}
+	}
+}
+
+// remarks returns what should be changed in the settings of Redis; nothing for the embedded one.
+func (r *storage) remarks(h redisstore.Health) []redisstore.Remark {
+	if r.embedded != nil {
+		return nil
+	}
+	return h.Settings.Remarks(r.cfg.WaitReplicas)
+}
+
+// remarkSeries returns 1 for the names of the remarks that apply, and 0 for the others.
+func (r *storage) remarkSeries(h redisstore.Health) map[string]float64 {
+	series := make(map[string]float64, len(redisstore.RemarkNames))
+	for _, name := range redisstore.RemarkNames {
+		series[name] = 0
+	}
+	for _, remark := range r.remarks(h) {
+		series[remark.Name] = 1
+	}
+	return series
+}
+
+// remarkTexts returns the texts of remarks.
+func (r *storage) remarkTexts(h redisstore.Health) (texts []string) {
+	for _, remark := range r.remarks(h) {
+		texts = append(texts, remark.Text)
+	}
+	return texts
 }
 
 // close ends the connections, and the embedded Redis.

@@ -19,6 +19,8 @@ type Readiness struct {
 	Deciding Deciding `json:"deciding"`
 	// Issuing says whether the gateway can make token ids.
 	Issuing Issuing `json:"issuing"`
+	// Remarks name settings of Redis that an operator should change. They do not concern readiness.
+	Remarks []string `json:"remarks,omitempty"`
 }
 
 // Deciding says whether the gateway can decide requests with tokens.

@@ -338,3 +338,37 @@ func TestRebaseOfAStateFile(t *testing.T) {
 	}
 	gatewaytest.Start(t, gatewaytest.Options{Config: protectedRoute, Env: append(env, "SNOWGATE_ID_LAYOUT="+otherLayout)})
 }
+
+// TestRemarksOnRedis: settings of Redis that lose tokens sooner or later are named at the start, in the
+// metrics, in /readyz and by config -check, and not any more when they are mended.
+func TestRemarksOnRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "no")
+	server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	g := gatewaytest.Start(t, gatewaytest.Options{Config: "clients: []\n", Env: []string{"SNOWGATE_REDIS_URL=" + server.URL(), "SNOWGATE_STORE_TIMEOUT=5s"}})
+	remark := func(name string) float64 { return g.Metrics().Sum("snowgate_redis_remark", `remark="`+name+`"`) }
+	for _, name := range []string{"eviction", "append_only"} {
+		if remark(name) != 1 {
+			t.Errorf("snowgate_redis_remark of %s = %v, want 1", name, remark(name))
+		}
+		if n := strings.Count(g.Log(), `"remark":"`+name+`"`); n != 1 {
+			t.Errorf("%s is logged %d times, want once", name, n)
+		}
+	}
+	if body := g.Get("/readyz", "").Body; !strings.Contains(body, "set noeviction") || !strings.Contains(body, "set appendonly yes") || !strings.Contains(body, `"ready":true`) {
+		t.Errorf("/readyz = %s, want both remarks, and ready", body)
+	}
+	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	code, output := snowgate(t, []string{"SNOWGATE_REDIS_URL=" + server.URL()}, "config", "-check", "-redis")
+	if code != 0 || !strings.Contains(output, "append-only") || strings.Contains(output, "eviction") {
+		t.Errorf("config -check -redis = %d:\n%s\nwant one remark", code, output)
+	}
+	server.Kill() // at the new connection the settings are asked for again
+	server.Restart()
+	server.Do("CONFIG", "SET", "appendonly", "yes")
+	g.WaitServed(patience, "/readyz", func() gatewaytest.Response { return g.Get("/readyz", "") })
+	other := gatewaytest.Start(t, gatewaytest.Options{Config: "clients: []\n", Env: []string{"SNOWGATE_REDIS_URL=" + server.URL(), "SNOWGATE_WORKER_ID=2", "SNOWGATE_STORE_TIMEOUT=5s"}})
+	if body := other.Get("/readyz", "").Body; strings.Contains(body, "remarks") {
+		t.Errorf("/readyz of a gateway on a good Redis = %s, want no remark", body)
+	}
+}

@@ -92,6 +92,8 @@ type RedisHealth struct {
 	// Policy is maxmemory-policy. Every policy except noeviction drops live tokens when Redis is
 	// full. Empty: unknown.
 	Policy string `json:"maxmemory_policy,omitempty"`
+	// Remarks name settings of Redis that an operator should change.
+	Remarks []string `json:"remarks,omitempty"`
 }
 
 // IDHealth is the state of a gateway's id generator.

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 const (
 	monitorPause     = time.Second            // between two probes when all is well
 	monitorPauseDown = 100 * time.Millisecond // while Redis is down
+	settingsPause    = time.Minute            // between two looks at the settings
 )
 
 // Health is what a [Monitor] knows of Redis.
@@ -45,15 +45,8 @@ type Health struct {
 	// Measured is the local instant halfway through it; zero if there was none.
 	Measured time.Time
 
-	// EvictionPolicy is Redis's maxmemory-policy, asked for at each new
-	// connection; empty if it could not be had.
-	EvictionPolicy string
-}
-
-// Evicts reports whether Redis is set up to throw live tokens away when it is
-// full. It should be "noeviction".
-func (h Health) Evicts() bool {
-	return h.EvictionPolicy != "" && h.EvictionPolicy != "noeviction"
+	// Settings are asked for once a minute, and at each new connection; zero if they could not be had.
+	Settings Settings
 }
 
 // MonitorConfig is the configuration of a [Monitor]. The zero value is usable.
@@ -62,8 +55,8 @@ type MonitorConfig struct {
 	Now func() time.Time
 	// OnProbe, if set, is called after every probe, by the goroutine of Run.
 	OnProbe func(Health)
-	// OnChange, if set, is called when Reachable or EvictionPolicy changed, and
-	// after the first probe, by the goroutine of Run.
+	// OnChange, if set, is called when Reachable changed, and after the first probe, by the goroutine
+	// of Run.
 	OnChange func(Health)
 }
 
@@ -73,6 +66,8 @@ type Monitor struct {
 	store  *Store
 	cfg    MonitorConfig
 	health atomic.Pointer[Health]
+
+	settled time.Time // when the settings were asked for; used by the goroutine of Run
 }
 
 // Monitor returns a monitor of s. It probes nothing before [Monitor.Run] is called.
@@ -121,14 +116,14 @@ func (m *Monitor) probe(ctx context.Context) {
 	if changed {
 		now.Since = m.cfg.Now()
 	}
-	if now.Reachable && changed {
-		now.EvictionPolicy = m.evictionPolicy(ctx)
+	if now.Reachable && (changed || time.Since(m.settled) >= settingsPause) {
+		now.Settings, m.settled = m.store.settings(ctx), time.Now()
 	}
 	m.health.Store(&now)
 	if m.cfg.OnProbe != nil {
 		m.cfg.OnProbe(now)
 	}
-	if m.cfg.OnChange != nil && (changed || now.EvictionPolicy != before.EvictionPolicy) {
+	if m.cfg.OnChange != nil && changed {
 		m.cfg.OnChange(now)
 	}
 }
@@ -205,41 +200,4 @@ func (s *Store) clockNode(ctx context.Context) (redis.UniversalClient, error) {
 		return cluster.MasterForKey(ctx, s.sharedKey("epoch"))
 	}
 	return s.client, nil
-}
-
-// evictionPolicy returns maxmemory-policy, empty if it could not be had. In a
-// cluster it is that of the first primary found that would evict.
-func (m *Monitor) evictionPolicy(ctx context.Context) string {
-	ctx, cancel := m.store.patient(ctx)
-	defer cancel()
-	cluster, ok := m.store.client.(*redis.ClusterClient)
-	if !ok {
-		return policyOf(ctx, m.store.client)
-	}
-	var mu sync.Mutex
-	var worst string
-	// A primary that does not answer leaves its policy unknown.
-	_ = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		policy := policyOf(ctx, node)
-		mu.Lock()
-		defer mu.Unlock()
-		if worst == "" || worst == "noeviction" && policy != "" {
-			worst = policy
-		}
-		return nil
-	})
-	return worst
-}
-
-func policyOf(ctx context.Context, node redis.UniversalClient) string {
-	info, err := node.Info(ctx, "memory").Result()
-	if err != nil {
-		return "" // the embedded Redis has no such section
-	}
-	for line := range strings.Lines(info) {
-		if policy, found := strings.CutPrefix(line, "maxmemory_policy:"); found {
-			return strings.TrimSpace(policy)
-		}
-	}
-	return ""
 }

@@ -43,7 +43,7 @@ func TestMonitorFollowsTheServer(t *testing.T) {
 	store := open(t, redisstore.Options{URL: server.URL()})
 	monitor, changes := monitored(t, store, redisstore.MonitorConfig{})
 	h := nextChange(t, changes)
-	if !h.Reachable || h.Kind != redisstore.KindOK || h.Err != nil || h.Since.IsZero() || h.EvictionPolicy != "noeviction" || h.Evicts() {
+	if !h.Reachable || h.Kind != redisstore.KindOK || h.Err != nil || h.Since.IsZero() || h.Settings.Policy != "noeviction" || h.Settings.Version == "" {
 		t.Errorf("Health of a good server = %+v", h)
 	}
 	if h.Measured.IsZero() || h.Offset.Abs() > h.RoundTrip/2+time.Millisecond {
@@ -88,7 +88,7 @@ func TestMonitorReportsEviction(t *testing.T) {
 			server, url := start(t)
 			server.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 			_, changes := monitored(t, open(t, redisstore.Options{URL: url, Timeout: 5 * time.Second}), redisstore.MonitorConfig{})
-			if h := nextChange(t, changes); !h.Reachable || !h.Evicts() || h.EvictionPolicy != "allkeys-lru" {
+			if h := nextChange(t, changes); !h.Reachable || h.Settings.Policy != "allkeys-lru" || len(h.Settings.Remarks(0)) != 2 {
 				t.Errorf("Health = %+v, want a warning about allkeys-lru", h)
 			}
 		})

@@ -164,7 +164,5 @@ func (s *Store) nodeOf(ctx context.Context, key string) (*redis.Client, error) {
 	}
 }
 
-// EvictionPolicy returns Redis's maxmemory-policy, empty if it does not tell.
-func (s *Store) EvictionPolicy(ctx context.Context) string {
-	return s.Monitor(MonitorConfig{}).evictionPolicy(ctx)
-}
+// Settings asks Redis for its settings, for a check.
+func (s *Store) Settings(ctx context.Context) Settings { return s.settings(ctx) }
