@@ -16,7 +16,7 @@ func newRing(slots int, floor int64, seqBits uint8) []atomic.Int64 {
 
 // placeInRing takes up to n consecutive tickets from the slot of now. If the slot is used up, it
 // takes nothing and returns wait = 1, because the next millisecond has another slot.
-func (e *tenure) placeInRing(now, n int64) (first, got, wait int64, err error) {
+func (e *tenure) placeInRing(now, n int64) (first, granted, wait int64, err error) {
 	size := int64(len(e.slots))
 	slot := &e.slots[now%size]
 	for {
@@ -34,10 +34,10 @@ func (e *tenure) placeInRing(now, n int64) (first, got, wait int64, err error) {
 		case ts%size != now%size: // the ticket left its millisecond: the slot is used up
 			return 0, 0, 1, nil
 		}
-		got = min(n, e.until(ts)-first)
-		if slot.CompareAndSwap(next, first+got) {
-			e.word.Add(got) // only for generated, which counts ids
-			return first, got, 0, nil
+		granted = min(n, e.until(ts)-first)
+		if slot.CompareAndSwap(next, first+granted) {
+			e.word.Add(granted) // only for generated, which counts ids
+			return first, granted, 0, nil
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (e *tenure) oldest(now int64, w window) int64 {
 // place takes up to n consecutive tickets that are open now. If none is open, it takes tickets of
 // the next free millisecond, and the caller must wait. One compare-and-swap decides; if place
 // fails, it takes nothing.
-func (e *tenure) place(now, n int64, w window) (first, got, wait int64, err error) {
+func (e *tenure) place(now, n int64, w window) (first, granted, wait int64, err error) {
 	ceiling := e.ceiling.Load()
 	open := min(now+w.ahead, ceiling)
 	oldest := min(e.oldest(now, w), e.maxTime) << e.seqBits
@@ -152,10 +152,10 @@ func (e *tenure) place(now, n int64, w window) (first, got, wait int64, err erro
 		case ts-now-w.ahead > w.maxWait:
 			return 0, 0, 0, ErrSaturated
 		}
-		got = min(n, e.until(max(ts, open))-first)
-		if e.word.CompareAndSwap(word, first+got) {
+		granted = min(n, e.until(max(ts, open))-first)
+		if e.word.CompareAndSwap(word, first+granted) {
 			e.skip(first - word)
-			return first, got, max(0, ts-now-w.ahead), nil
+			return first, granted, max(0, ts-now-w.ahead), nil
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // account is what one gateway knows of one client. It is guarded by the lock of
-// its part. Times count from the start of the limiter.
+// its shard. Times count from the start of the limiter.
 type account struct {
 	rate limit.Rate
 	// arrival is the copy of the theoretical arrival time, with all uses of this
@@ -31,7 +31,7 @@ type account struct {
 const longAgo = -2 * limit.MaxPer
 
 // account returns the account of client. A new one makes old ones give way.
-func (p *part) account(client string, rate limit.Rate, now time.Duration) *account {
+func (p *shard) account(client string, rate limit.Rate, now time.Duration) *account {
 	a := p.accounts[client]
 	if a == nil {
 		p.sweep(now)
@@ -47,7 +47,7 @@ func (p *part) account(client string, rate limit.Rate, now time.Duration) *accou
 
 // sweep removes accounts that hold nothing worth keeping, of a few that it
 // happens upon: more than come in, so that the memory follows what is needed.
-func (p *part) sweep(now time.Duration) {
+func (p *shard) sweep(now time.Duration) {
 	seen := 0
 	for client, a := range p.accounts {
 		if a.idle(now) {

@@ -55,18 +55,18 @@ type Limiter struct {
 	config Config
 	start  time.Time
 	seed   maphash.Seed
-	parts  [parts]part
+	shards [shards]shard
 
 	work    context.Context //nolint:containedctx // settlements live as long as the limiter, not as a call
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
 
-// parts is the number of parts of the table of accounts that are locked on their
+// shards is the number of shards of the table of accounts that are locked on their
 // own.
-const parts = 16
+const shards = 16
 
-type part struct {
+type shard struct {
 	sync.Mutex
 	accounts map[string]*account
 	closed   bool
@@ -89,8 +89,8 @@ func New(c Config) *Limiter {
 	}
 	l := &Limiter{config: c, start: c.Now(), seed: maphash.MakeSeed()}
 	l.work, l.stop = context.WithCancel(context.Background())
-	for i := range l.parts {
-		l.parts[i].accounts = make(map[string]*account)
+	for i := range l.shards {
+		l.shards[i].accounts = make(map[string]*account)
 	}
 	return l
 }
@@ -98,14 +98,14 @@ func New(c Config) *Limiter {
 // Close breaks settlements off that are under way and waits for their end.
 // Afterwards the limiter goes by its own copies.
 func (l *Limiter) Close() {
-	for i := range l.parts {
-		l.parts[i].close()
+	for i := range l.shards {
+		l.shards[i].close()
 	}
 	l.stop()
 	l.running.Wait()
 }
 
-func (p *part) close() {
+func (p *shard) close() {
 	p.Lock()
 	defer p.Unlock()
 	p.closed = true
@@ -156,7 +156,7 @@ func (l *Limiter) waitAndDecide(ctx context.Context, client string, rate limit.R
 // credit and mayWait is set, it decides nothing and returns what to wait for.
 func (l *Limiter) decide(client string, rate limit.Rate, mayWait bool) (limit.Decision, <-chan struct{}) {
 	now := l.now()
-	p := l.part(client)
+	p := l.shard(client)
 	p.Lock()
 	defer p.Unlock()
 	a := p.account(client, rate, now)
@@ -176,7 +176,7 @@ func (l *Limiter) decide(client string, rate limit.Rate, mayWait bool) (limit.De
 // giveUp notes that nobody needs to wait until a settlement has worked again.
 func (l *Limiter) giveUp(client string, rate limit.Rate) {
 	now := l.now()
-	p := l.part(client)
+	p := l.shard(client)
 	p.Lock()
 	a := p.account(client, rate, now)
 	first := !a.slow
@@ -189,6 +189,6 @@ func (l *Limiter) giveUp(client string, rate limit.Rate) {
 
 func (l *Limiter) now() time.Duration { return l.config.Now().Sub(l.start) }
 
-func (l *Limiter) part(client string) *part {
-	return &l.parts[maphash.String(l.seed, client)%parts]
+func (l *Limiter) shard(client string) *shard {
+	return &l.shards[maphash.String(l.seed, client)%shards]
 }

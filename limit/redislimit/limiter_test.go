@@ -302,10 +302,10 @@ func TestMemoryFollows(t *testing.T) {
 
 func (l *Limiter) accounts() int {
 	n := 0
-	for i := range l.parts {
-		l.parts[i].Lock()
-		n += len(l.parts[i].accounts)
-		l.parts[i].Unlock()
+	for i := range l.shards {
+		l.shards[i].Lock()
+		n += len(l.shards[i].accounts)
+		l.shards[i].Unlock()
 	}
 	return n
 }

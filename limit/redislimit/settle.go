@@ -18,7 +18,7 @@ var chargeScript = redis.NewScript(chargeLua)
 
 // startSettling begins to settle an account unless that is under way already. It
 // returns false if there is nothing to wait for. p is locked.
-func (l *Limiter) startSettling(p *part, a *account, client string) bool {
+func (l *Limiter) startSettling(p *shard, a *account, client string) bool {
 	if a.settled != nil {
 		return true
 	}
@@ -27,7 +27,7 @@ func (l *Limiter) startSettling(p *part, a *account, client string) bool {
 	}
 	a.settled = make(chan struct{})
 	s := settlement{
-		limiter: l, part: p, account: a, client: client,
+		limiter: l, shard: p, account: a, client: client,
 		uses: a.unsettled, worth: time.Duration(a.unsettled) * a.rate.Interval(), maxLead: maxLead(a.rate),
 	}
 	l.running.Go(func() { defer panics.Catch(panics.Limits, nil); s.run() })
@@ -37,7 +37,7 @@ func (l *Limiter) startSettling(p *part, a *account, client string) bool {
 // settlement charges uses of one account.
 type settlement struct {
 	limiter        *Limiter
-	part           *part
+	shard          *shard
 	account        *account
 	client         string
 	uses           int
@@ -52,8 +52,8 @@ func (s *settlement) run() {
 		s.limiter.config.Fallback(ReasonError)
 	}
 
-	s.part.Lock()
-	defer s.part.Unlock()
+	s.shard.Lock()
+	defer s.shard.Unlock()
 	a := s.account
 	close(a.settled)
 	a.settled = nil

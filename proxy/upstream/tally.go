@@ -56,10 +56,10 @@ func (b Outcome) reason() int { return int(b - Unreachable) }
 
 // tally counts the outcomes of requests in the last two periods. The zero value is empty. It is
 // safe for concurrent use. When a period begins, a few outcomes may get lost.
-type tally struct{ parts [2]part }
+type tally struct{ periods [2]periodCounts }
 
-// part holds the counters of one period. number is never 0.
-type part struct {
+// periodCounts holds the counters of one period. number is never 0.
+type periodCounts struct {
 	number    atomic.Int64
 	good, bad atomic.Uint64
 }
@@ -70,8 +70,8 @@ type counts struct{ good, bad uint64 }
 func (c counts) all() uint64 { return c.good + c.bad }
 
 // in returns the counters of a period, nil if the period is too old.
-func (t *tally) in(number int64) *part {
-	p := &t.parts[number&1]
+func (t *tally) in(number int64) *periodCounts {
+	p := &t.periods[number&1]
 	had := p.number.Load()
 	if had == number {
 		return p
@@ -101,8 +101,8 @@ func (t *tally) failed(number int64) {
 
 // sum returns the outcomes of a period and of the one before.
 func (t *tally) sum(number int64) (c counts) {
-	for i := range t.parts {
-		p := &t.parts[i]
+	for i := range t.periods {
+		p := &t.periods[i]
 		if had := p.number.Load(); had == number || had == number-1 {
 			c.good += p.good.Load()
 			c.bad += p.bad.Load()
@@ -112,9 +112,9 @@ func (t *tally) sum(number int64) (c counts) {
 }
 
 func (t *tally) reset() {
-	for i := range t.parts {
-		t.parts[i].good.Store(0)
-		t.parts[i].bad.Store(0)
+	for i := range t.periods {
+		t.periods[i].good.Store(0)
+		t.periods[i].bad.Store(0)
 	}
 }
 
