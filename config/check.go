@@ -96,8 +96,6 @@ var checks = []check{
 			return "is a negative number"
 		case c.WaitReplicas > 0 && !c.RedisURL.IsSet():
 			return "needs " + Prefix + "REDIS_URL: the embedded Redis has no replicas"
-		case c.WaitReplicas > 0 && strings.Contains(c.RedisURL.Reveal(), "+cluster://"):
-			return "does not go with a cluster"
 		}
 		return ""
 	}},
@@ -162,6 +160,9 @@ var uses = []check{
 	}},
 	{"CACHE_SIZE", []string{"CACHE_TTL"}, func(c *Config, _ time.Time) string {
 		return unless(c.CacheTTL > 0, "with a token cache, and "+Prefix+"CACHE_TTL=0 turns it off")
+	}},
+	{"WAIT_ISSUE", []string{"WAIT_REPLICAS"}, func(c *Config, _ time.Time) string {
+		return unless(c.WaitReplicas > 0, "with "+Prefix+"WAIT_REPLICAS")
 	}},
 	{"WAIT_TIMEOUT", []string{"WAIT_REPLICAS"}, func(c *Config, _ time.Time) string {
 		return unless(c.WaitReplicas > 0, "with "+Prefix+"WAIT_REPLICAS")

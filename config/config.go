@@ -88,8 +88,9 @@ type Config struct {
 
 	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"250ms" doc:"time for one decision that needs Redis, all in all; at least twice the round trip to Redis"`
 
-	// WaitReplicas and WaitTimeout are for revocations only.
-	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT); a failover to one of them cannot lose it, so set it to the number of replicas; not with a cluster"`
+	// WaitReplicas and WaitTimeout are for revocations, and with WaitIssue for new tokens.
+	WaitReplicas int           `env:"WAIT_REPLICAS" envDefault:"0" doc:"replicas of Redis that must have a revocation before it is acknowledged (WAIT); a failover to one of them cannot lose it, so set it to the number of replicas, in a cluster to that of each shard"`
+	WaitIssue    bool          `env:"WAIT_ISSUE" envDefault:"false" doc:"wait for them before a new token is handed out, too: a token costs one round trip more, which it shares with no other"`
 	WaitTimeout  time.Duration `env:"WAIT_TIMEOUT" envDefault:"100ms" doc:"how long to wait for them; after that the response is 503, and the revocation is made all the same"`
 
 	// Package limit has further rules for rates.

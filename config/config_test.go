@@ -165,6 +165,7 @@ func TestRefusedVariables(t *testing.T) {
 		{"FAIL_STATIC=-1s", `SNOWGATE_FAIL_STATIC: "-1s" is a negative duration`},
 		{"WAIT_REPLICAS=1", `SNOWGATE_WAIT_REPLICAS: "1" needs SNOWGATE_REDIS_URL: the embedded Redis has no replicas`},
 		{"WAIT_TIMEOUT=0s", `SNOWGATE_WAIT_TIMEOUT: "0s" is not a positive duration`},
+		{"WAIT_ISSUE=true", `SNOWGATE_WAIT_ISSUE: "true" has a use only with SNOWGATE_WAIT_REPLICAS; leave it out`},
 		{"WAIT_TIMEOUT=1s", `SNOWGATE_WAIT_TIMEOUT: "1s" has a use only with SNOWGATE_WAIT_REPLICAS; leave it out`},
 		{"FAILED_AUTH_RATE=10", `SNOWGATE_FAILED_AUTH_RATE: "10" is no limit: a rate is a number per s, m or h, as in 100/s, 600/m, 5/h, or per several of them, as in 200/10s, or off`},
 		{"ADMIN_CLIENT_SECRET=admin", `SNOWGATE_ADMIN_CLIENT_SECRET: the value is not a client secret: it does not start with sgs_ (snowgate client new makes one)`},

@@ -41,7 +41,7 @@ func openStorage(s *setup) (*storage, error) {
 	}
 	store, err := redisstore.Open(redisstore.Options{
 		URL: address, Prefix: s.cfg.KeyPrefix, Timeout: s.cfg.StoreTimeout, Observe: s.metrics.RedisCall,
-		WaitReplicas: s.cfg.WaitReplicas, WaitTimeout: s.cfg.WaitTimeout, Secure: s.cfg.RedisTLS().Apply,
+		WaitReplicas: s.cfg.WaitReplicas, WaitIssue: s.cfg.WaitIssue, WaitTimeout: s.cfg.WaitTimeout, Secure: s.cfg.RedisTLS().Apply,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}

@@ -54,9 +54,12 @@ type Options struct {
 	Observe func(command string, d time.Duration, kind string)
 	// WaitReplicas makes every revocation wait until that many replicas have it
 	// (WAIT), so that a failover to one of them does not undo it. Without them the
-	// revocation is made and is an error all the same, to be repeated. Not for
-	// clusters. Default: 0.
+	// revocation is made and is an error all the same, to be repeated. In a cluster,
+	// these are replicas of the shard that is written to. Default: 0.
 	WaitReplicas int
+	// WaitIssue makes Save wait in the same way, so that a failover does not lose a new token. It has
+	// no effect without WaitReplicas.
+	WaitIssue bool
 	// WaitTimeout bounds that wait, on top of Timeout. Default: that of Timeout.
 	WaitTimeout time.Duration
 	// Secure, if set, is given the TLS configuration of the connections, if the URL asks for TLS.
@@ -90,6 +93,7 @@ func Open(opts Options) (*Store, error) {
 	s := &Store{prefix: opts.Prefix, timeout: opts.Timeout, probes: newProbes(), observe: opts.Observe, once: opts.Once}
 	if opts.WaitReplicas > 0 {
 		s.waitReplicas, s.waitTimeout = opts.WaitReplicas, cmp.Or(opts.WaitTimeout, opts.Timeout)
+		s.waitIssue = opts.WaitIssue
 	}
 	client, err := s.connect(opts)
 	if err != nil {
@@ -109,8 +113,6 @@ func (o Options) checkWait() error {
 	switch {
 	case o.WaitReplicas < 0 || o.WaitTimeout < 0 || o.WaitTimeout > 0 && o.WaitTimeout < time.Millisecond:
 		return fmt.Errorf("redisstore: cannot wait %s for %d replicas", o.WaitTimeout, o.WaitReplicas)
-	case o.WaitReplicas > 0 && strings.Contains(o.URL, "+cluster://"):
-		return errors.New("redisstore: a cluster cannot be made to wait for replicas")
 	}
 	return nil
 }

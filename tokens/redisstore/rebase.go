@@ -51,7 +51,7 @@ func (s *Store) Rebase(ctx context.Context, c Change) error {
 		field, c.Rule.Until.UnixMilli(), strings.TrimPrefix(value, `{"end":0,"created":0,`),
 	}
 	var reply []string
-	err = s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) (err error) {
+	err = s.durably(ctx, "", func(ctx context.Context, rdb server) (err error) {
 		reply, err = s.scripts.On(rdb).With(keys...).Run(ctx, rebaseScript, args...).StringSlice()
 		return err
 	})

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"snowgate/tokens"
 )
 
@@ -239,7 +237,7 @@ func (s *Store) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uint64
 		rest = strings.TrimPrefix(value, `{"end":0,"created":0,`)
 	}
 	var reply []string
-	err := s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) (err error) {
+	err := s.durably(ctx, "", func(ctx context.Context, rdb server) (err error) {
 		reply, err = s.change(ctx, rdb, ruleAddScript, 6, field, last, rest)
 		return err
 	})

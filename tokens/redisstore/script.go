@@ -67,14 +67,33 @@ func (s *Store) write(ctx context.Context, op string, sc *redisscript.Script, ar
 	return nil
 }
 
-// durably runs a revocation within the store's timeout and then, if that is
-// asked for, waits for replicas to have it. That has to be on the same connection.
-func (s *Store) durably(ctx context.Context, write func(context.Context, redis.Scripter) error) error {
+// server is a Redis, or one connection to it.
+type server interface {
+	redis.Scripter
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// durably runs a write of key, which is empty for what all gateways share, within the store's timeout.
+// Then, if that is asked for, it waits for replicas to have it, which has to be on the same connection.
+// A cluster may have moved the key meanwhile: then durably asks once more who has it.
+func (s *Store) durably(ctx context.Context, key string, write func(context.Context, server) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+s.waitTimeout)
 	defer cancel()
-	node, ok := s.client.(*redis.Client)
-	if s.waitReplicas == 0 || !ok {
+	if s.waitReplicas == 0 {
 		return write(ctx, s.client)
+	}
+	err := s.writeAndWait(ctx, key, write)
+	if cluster, ok := s.client.(*redis.ClusterClient); ok && Kind(err) == KindCluster {
+		cluster.ReloadState(ctx)
+		err = s.writeAndWait(ctx, key, write)
+	}
+	return err
+}
+
+func (s *Store) writeAndWait(ctx context.Context, key string, write func(context.Context, server) error) error {
+	node, err := s.nodeOf(ctx, key)
+	if err != nil {
+		return err
 	}
 	conn := node.Conn()
 	defer func() { _ = conn.Close() }()

@@ -267,6 +267,55 @@ func TestKeysAreToldOnce(t *testing.T) {
 	}
 }
 
+// TestWaitForReplicasOfACluster: each write waits for the replica of its own shard. With WaitIssue new
+// tokens wait, too.
+func TestWaitForReplicasOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	var replicas []*redistest.Server
+	for _, node := range cluster.Nodes {
+		replicas = append(replicas, cluster.AddReplica(node))
+	}
+	opts := redisstore.Options{URL: cluster.URL(), WaitReplicas: 1, WaitTimeout: 2 * time.Second, Timeout: 5 * time.Second, WaitIssue: true}
+	store := open(t, opts)
+	ids := make([]idgen.ID, 12) // on all shards
+	for i := range ids {
+		r := tokenstest.SampleRecord(byte(i + 1))
+		ids[i] = r.Token.ID
+		eventually(t, "a token is on a replica", func() bool { return store.Save(t.Context(), r, time.Hour) == nil })
+	}
+	for _, id := range ids[:6] {
+		if err := store.Delete(t.Context(), id); err != nil {
+			t.Errorf("Delete = %v", err)
+		}
+	}
+	if _, _, err := store.AddRule(t.Context(), tokens.ClientRule("orders")); err != nil {
+		t.Errorf("AddRule = %v", err)
+	}
+	// The shard of one token loses its replica. The others do not care.
+	opts.WaitTimeout = 50 * time.Millisecond
+	store = open(t, opts)
+	lonely := cluster.Owner(keyOf(ids[6]))
+	for i, node := range cluster.Nodes {
+		if node == lonely {
+			replicas[i].Kill()
+		}
+	}
+	lonely.Eventually("lose its replica", func() bool { return strings.Contains(lonely.Do("INFO", "replication"), "connected_slaves:0") })
+	for _, id := range ids[6:] {
+		err := store.Delete(t.Context(), id)
+		if alone := cluster.Owner(keyOf(id)) == lonely; alone != (err != nil) || alone && !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("Delete on a shard (without a replica: %t) = %v", alone, err)
+		}
+		wantUnknown(t, store, id)
+	}
+	r := tokenstest.SampleRecord(100)
+	r.Token.ID = ids[6] // of the same shard
+	if err := store.Save(t.Context(), r, time.Hour); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Errorf("Save without a replica = %v, want the replicas counted", err)
+	}
+}
+
 // TestWaitForReplicas: a revocation that no replica has is made and is an error.
 func TestWaitForReplicas(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,7 @@ type Store struct {
 	observe func(command string, d time.Duration, kind string)
 
 	waitReplicas int
+	waitIssue    bool
 	waitTimeout  time.Duration
 }
 
@@ -62,7 +63,7 @@ func (s *Store) Close() error {
 }
 
 // Save implements [tokens.Store]: SET key value NX PX ttl, one round trip
-// unless the id is taken. A record that is too large to be stored is a plain
+// unless the id is taken, or one more with [Options].WaitIssue. A record that is too large to be stored is a plain
 // error.
 func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) error {
 	value, err := encodeRecord(r)
@@ -75,11 +76,17 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 	if part := ttl % time.Millisecond; part > 0 {
 		ttl += time.Millisecond - part
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
 	key := s.tokenKey(r.Token.ID)
 	set := redis.NewBoolCmd(ctx, "set", key, value, "px", ttl.Milliseconds(), "nx")
-	if err := s.process(ctx, set); err != nil {
+	if s.waitIssue {
+		err = s.durably(ctx, key, func(ctx context.Context, rdb server) error { return rdb.Process(ctx, set) })
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = s.bounded(ctx)
+		defer cancel()
+		err = s.process(ctx, set)
+	}
+	if err != nil {
 		return failure("save a token", err)
 	}
 	if set.Val() {
@@ -91,6 +98,8 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 // sameRecord judges a refused write: the response to the first attempt may have
 // been lost, and the second one met its own record.
 func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	value, err := s.client.Get(ctx, key).Result()
 	if err != nil {
 		if err == redis.Nil { //nolint:errorlint // see load
@@ -194,7 +203,7 @@ func (*demotedError) kind() string  { return KindReadOnly }
 // Nothing stays behind in Redis.
 func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
 	var refusal string
-	err := s.durably(ctx, func(ctx context.Context, rdb redis.Scripter) error {
+	err := s.durably(ctx, s.tokenKey(id), func(ctx context.Context, rdb server) error {
 		var err error
 		refusal, err = s.scripts.On(rdb).With(s.tokenKey(id)).Run(ctx, tokenDeleteScript, id.String()).Text()
 		return err

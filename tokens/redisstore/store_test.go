@@ -306,7 +306,6 @@ func TestOpenRefuses(t *testing.T) {
 		"a timeout of nanoseconds": {URL: "redis://localhost", Timeout: 5},
 		"fewer than no replicas":   {URL: "redis://localhost", WaitReplicas: -1},
 		"no wait for replicas":     {URL: "redis://localhost", WaitReplicas: 1, WaitTimeout: 5},
-		"replicas of a cluster":    {URL: "redis+cluster://localhost", WaitReplicas: 1},
 	} {
 		store, err := redisstore.Open(opts)
 		if err == nil {
