@@ -121,19 +121,26 @@ func rulesIn(server *redistest.Server) map[string]string {
 	return rules
 }
 
-// TestFailoverForgetsARevocation: a client is revoked, and the primary dies before
-// its replica has heard of it. The gateways that did write it to the new one, and
-// no token of the client is served by anybody.
-func TestFailoverForgetsARevocation(t *testing.T) {
-	t.Parallel()
-	primary := redistest.Start(t)
-	replica := redistest.StartReplica(t, primary)
+// newSentinelFleet starts two gateways on a primary with one replica, which a Sentinel watches.
+func newSentinelFleet(t *testing.T) (f *fleet, primary, replica *redistest.Server) {
+	t.Helper()
+	primary = redistest.Start(t)
+	replica = redistest.StartReplica(t, primary)
 	sentinel := redistest.StartSentinel(t, "mymaster", primary)
 	sentinel.Eventually("find the replica", func() bool {
 		return strings.Contains(sentinel.Do("SENTINEL", "MASTER", "mymaster"), "num-slaves\n1")
 	})
 	address := "redis+sentinel://" + sentinel.Addr() + "?" + url.Values{"master_name": {"mymaster"}, "password": {primary.Password()}}.Encode()
-	f := newFleetOf(t, fleetOptions{size: 2, on: primary, env: []string{"SNOWGATE_REDIS_URL=" + address, "SNOWGATE_CACHE_TTL=1s"}})
+	f = newFleetOf(t, fleetOptions{size: 2, on: primary, env: []string{"SNOWGATE_REDIS_URL=" + address, "SNOWGATE_CACHE_TTL=1s"}})
+	return f, primary, replica
+}
+
+// TestFailoverForgetsARevocation: a client is revoked, and the primary dies before
+// its replica has heard of it. The gateways that did write it to the new one, and
+// no token of the client is served by anybody.
+func TestFailoverForgetsARevocation(t *testing.T) {
+	t.Parallel()
+	f, primary, replica := newSentinelFleet(t)
 	token := f.token()
 	id := tokenID(token)
 	replica.Eventually("have the token", func() bool { return replica.Do("EXISTS", "sg:t:"+id) == "1" })
@@ -169,14 +176,7 @@ func TestFailoverForgetsARevocation(t *testing.T) {
 // has heard of it. The gateways that did revoke it again, and no others are touched.
 func TestFailoverForgetsASingleRevocation(t *testing.T) {
 	t.Parallel()
-	primary := redistest.Start(t)
-	replica := redistest.StartReplica(t, primary)
-	sentinel := redistest.StartSentinel(t, "mymaster", primary)
-	sentinel.Eventually("find the replica", func() bool {
-		return strings.Contains(sentinel.Do("SENTINEL", "MASTER", "mymaster"), "num-slaves\n1")
-	})
-	address := "redis+sentinel://" + sentinel.Addr() + "?" + url.Values{"master_name": {"mymaster"}, "password": {primary.Password()}}.Encode()
-	f := newFleetOf(t, fleetOptions{size: 2, on: primary, env: []string{"SNOWGATE_REDIS_URL=" + address, "SNOWGATE_CACHE_TTL=1s"}})
+	f, primary, replica := newSentinelFleet(t)
 	token, good := f.token(), f.token()
 	for _, token := range []string{token, good} {
 		replica.Eventually("have the token", func() bool { return replica.Do("EXISTS", "sg:t:"+tokenID(token)) == "1" })
