@@ -138,6 +138,10 @@ uniqueness: ## Kill, stop and wipe for minutes while ids are issued, and count d
 promises: ## Run at full size the tests that CI runs with smaller numbers: bench/results/promises.md. Takes half an hour, on a quiet machine.
 	bench/promises
 
+.PHONY: scale
+scale: ## A thousand gateways, ten million tokens, three shards: bench/results/scaling.md. Takes ten minutes and 6 GB of memory.
+	bench/scale
+
 .PHONY: alerts
 alerts: ## Test the Prometheus rules.
 	cd deploy/prometheus && promtool test rules *.test.yml

@@ -16,6 +16,7 @@ const (
 	monitorPause     = time.Second            // between two probes when all is well
 	monitorPauseDown = 100 * time.Millisecond // while Redis is down
 	settingsPause    = time.Minute            // between two looks at the settings
+	rightsPause      = 5 * time.Second        // between two looks at the rights, when all is well
 )
 
 // Health is what a [Monitor] knows of Redis.
@@ -67,7 +68,9 @@ type Monitor struct {
 	cfg    MonitorConfig
 	health atomic.Pointer[Health]
 
-	settled time.Time // when the settings were asked for; used by the goroutine of Run
+	// Used by the goroutine of Run only.
+	settled   time.Time // when the settings were asked for
+	mayReadAt time.Time // when the rights were looked at
 }
 
 // Monitor returns a monitor of s. It probes nothing before [Monitor.Run] is called.
@@ -151,6 +154,10 @@ func (m *Monitor) ask(whole context.Context, h *Health) error {
 		return err
 	}
 	h.Installation, h.Empty = recorded, !recorded.Complete()
+	if m.Health().Reachable && time.Since(m.mayReadAt) < rightsPause {
+		return nil
+	}
+	m.mayReadAt = time.Now()
 	return m.store.mayRead(whole)
 }
 

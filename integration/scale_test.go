@@ -1,0 +1,374 @@
+package integration_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"snowgate/config"
+	"snowgate/gateway"
+	"snowgate/idgen"
+	"snowgate/integration/cuttest"
+	"snowgate/integration/gatewaytest"
+	"snowgate/tokens"
+	"snowgate/tokens/redisstore"
+	"snowgate/tokens/tokenstest"
+	"snowgate/tokens/tokenstest/redistest"
+)
+
+// With SNOWGATE_TEST_LONG=1, as by make scale, the tests of this file have their full size, and write
+// rows of a table to the file that SNOWGATE_SCALE_REPORT names.
+func scaleSize(usual, full int) int {
+	if os.Getenv("SNOWGATE_TEST_LONG") == "1" {
+		return full
+	}
+	return usual
+}
+
+// scaleRow notes one measurement.
+func scaleRow(t *testing.T, what, format string, args ...any) {
+	t.Helper()
+	result := fmt.Sprintf(format, args...)
+	t.Logf("%s: %s", what, result)
+	path := os.Getenv("SNOWGATE_SCALE_REPORT")
+	if path == "" {
+		return
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fmt.Fprintf(file, "| %s | %s |\n", what, result)
+}
+
+// swarm is many gateways in this process, on one Redis.
+type swarm struct {
+	t       *testing.T
+	admins  []string // base URLs
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// newSwarm starts size gateways, which reach Redis at url, and waits until all are ready.
+func newSwarm(t *testing.T, size int, url string) *swarm {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	s := &swarm{t: t, stop: stop}
+	cfg, err := config.Load([]string{
+		"SNOWGATE_REDIS_URL=" + url, "SNOWGATE_WORKER_ID=lease", "SNOWGATE_DRAIN=0s", "SNOWGATE_LOG_LEVEL=error",
+		"SNOWGATE_STORE_TIMEOUT=2s", // a thousand gateways share two processors with their Redis
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := gateway.OpenLogs(io.Discard, cfg)
+	t.Cleanup(logs.Close)
+	var ready sync.WaitGroup
+	ready.Add(size)
+	gateways := make([]*gateway.Gateway, size) // all of them before the first one runs: they set the logger of go-redis
+	for i := range gateways {
+		if gateways[i], err = gateway.New(cfg, gateway.Options{Logs: logs, WhenReady: ready.Done}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, g := range gateways {
+		public, admin := listenLoopback(t), listenLoopback(t)
+		s.admins = append(s.admins, "http://"+admin.Addr().String())
+		s.running.Go(func() {
+			if err := g.Serve(ctx, public, admin); err != nil {
+				t.Errorf("a gateway of the swarm: %v", err)
+			}
+		})
+	}
+	t.Cleanup(s.end)
+	all := make(chan struct{})
+	go func() { ready.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-time.After(3 * time.Minute):
+		t.Fatalf("not all of %d gateways are ready after three minutes", size)
+	}
+	return s
+}
+
+func listenLoopback(t *testing.T) *net.TCPListener {
+	t.Helper()
+	listener, err := gateway.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+func (s *swarm) end() {
+	s.stop()
+	s.running.Wait()
+}
+
+// lagBelow returns how many messages of a kind all gateways received, and how many of them within a
+// bound, which is one of the histogram.
+func (s *swarm) lagBelow(kind, bound string) (all, within float64) {
+	s.t.Helper()
+	for _, admin := range s.admins {
+		response, err := http.Get(admin + "/metrics")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		lines := bufio.NewScanner(response.Body)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), "} ")
+			n, _ := strconv.ParseFloat(value, 64)
+			switch name {
+			case `snowgate_push_lag_seconds_count{kind="` + kind + `"`:
+				all += n
+			case `snowgate_push_lag_seconds_bucket{kind="` + kind + `",le="` + bound + `"`:
+				within += n
+			}
+		}
+		_ = response.Body.Close()
+	}
+	return all, within
+}
+
+// redisLoad is what Redis has done so far.
+type redisLoad struct {
+	cpu      float64 // seconds
+	commands float64
+	at       time.Time
+}
+
+func loadOf(server *redistest.Server) redisLoad {
+	number := func(section, name string) float64 {
+		for line := range strings.Lines(server.Do("INFO", section)) {
+			if value, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
+				n, _ := strconv.ParseFloat(value, 64)
+				return n
+			}
+		}
+		return 0
+	}
+	return redisLoad{number("cpu", "used_cpu_user") + number("cpu", "used_cpu_sys"), number("stats", "total_commands_processed"), time.Now()}
+}
+
+// TestScaleOfGateways: many idle gateways cost one Redis little, a revocation reaches all of them at
+// once, and none of them storms a Redis that is away.
+func TestScaleOfGateways(t *testing.T) {
+	cuttest.SkipUnlessWhole(t, "the gateways are in this process")
+	size := scaleSize(20, 1000)
+	server := redistest.Start(t, "--maxclients", "20000")
+	begun := time.Now()
+	// The port on which Redis is known. While it is away, every dial is counted.
+	front := newDialCounter(t, server.Addr())
+	s := newSwarm(t, size, strings.Replace(server.URL(), server.Addr(), front.Addr(), 1))
+	scaleRow(t, fmt.Sprintf("%d gateways are ready", size), "after %.1f s, started together in one process", time.Since(begun).Seconds())
+
+	before := loadOf(server)
+	<-time.After(time.Duration(scaleSize(2, 20)) * time.Second)
+	after := loadOf(server)
+	seconds := after.at.Sub(before.at).Seconds()
+	commands, cpu := (after.commands-before.commands)/seconds/float64(size), 100*(after.cpu-before.cpu)/seconds
+	scaleRow(t, fmt.Sprintf("%d idle gateways", size), "%.1f commands a second each, those within scripts included; Redis uses %.1f %% of a processor", commands, cpu)
+	if commands > 30 { // those that scripts run are counted
+		t.Errorf("an idle gateway sends %.1f commands a second, want at most 30", commands)
+	}
+
+	store, err := redisstore.Open(redisstore.Options{URL: server.URL(), Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const rules = 10
+	for range rules {
+		if _, _, err := store.AddRule(t.Context(), tokens.ClientRule("a")); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	var all, within float64
+	gatewaytest.Eventually(t, time.Minute, "all messages have arrived", func() bool {
+		all, within = s.lagBelow("rules", "1")
+		return all >= float64(rules*size)
+	})
+	_, fast := s.lagBelow("rules", "0.05")
+	scaleRow(t, fmt.Sprintf("a revocation reaches %d gateways", size), "%.1f %% of %.0f messages within 50 ms, %.1f %% within 1 s", 100*fast/all, all, 100*within/all)
+	if within < all {
+		t.Errorf("%.0f of %.0f messages took more than a second", all-within, all)
+	}
+
+	front.Close()
+	<-time.After(time.Duration(scaleSize(3, 10)) * time.Second) // every breaker is open, and its pause has grown
+	dials := front.Count()
+	<-time.After(5 * time.Second)
+	rate := float64(front.Count()-dials) / 5 / float64(size)
+	scaleRow(t, fmt.Sprintf("%d gateways dial a Redis that is away", size), "%.1f times a second each", rate)
+	if rate > 12 {
+		t.Errorf("a gateway dials a Redis that is away %.1f times a second, want at most 12", rate)
+	}
+}
+
+// dialCounter passes connections on to a server until it is closed. Then it counts and closes them.
+type dialCounter struct {
+	net.Listener
+	target string
+	away   atomic.Bool
+	count  atomic.Int64
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+}
+
+func newDialCounter(t *testing.T, target string) *dialCounter {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	c := &dialCounter{Listener: listener, target: target, open: make(map[net.Conn]struct{})}
+	go c.serve()
+	return c
+}
+
+func (c *dialCounter) Addr() string { return c.Listener.Addr().String() }
+func (c *dialCounter) Count() int64 { return c.count.Load() }
+
+// Close makes the server look away.
+func (c *dialCounter) Close() {
+	c.away.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.open {
+		_ = conn.Close()
+	}
+}
+
+func (c *dialCounter) serve() {
+	for {
+		near, err := c.Accept()
+		if err != nil {
+			return
+		}
+		if c.away.Load() {
+			c.count.Add(1)
+			_ = near.Close()
+			continue
+		}
+		far, err := net.Dial("tcp", c.target)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		c.mu.Lock()
+		c.open[near], c.open[far] = struct{}{}, struct{}{}
+		c.mu.Unlock()
+		for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+			go func() {
+				_, _ = io.Copy(pair[0], pair[1])
+				_, _ = pair[0].Close(), pair[1].Close()
+			}()
+		}
+	}
+}
+
+// fillTokens stores count tokens with ids as a gateway makes them, spread over a cluster if rdb is one.
+func fillTokens(t *testing.T, store *redisstore.Store, count int) {
+	t.Helper()
+	r := tokenstest.SampleRecord(1)
+	if err := store.Save(t.Context(), r, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	value := store.Client().Get(t.Context(), "sg:t:"+r.Token.ID.String()).Val()
+	const atOnce = 10_000
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range runtime.NumCPU() {
+		wg.Go(func() {
+			for first := next.Add(atOnce) - atOnce; first < int64(count); first = next.Add(atOnce) - atOnce {
+				_, err := store.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+					for i := first; i < min(first+atOnce, int64(count)); i++ {
+						p.Set(t.Context(), "sg:t:"+idgen.ID(1<<50+i<<12+i%7).String(), value, time.Hour)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestScaleOfTokens: what live tokens take of one Redis, and how long it takes to read one of them.
+func TestScaleOfTokens(t *testing.T) {
+	count := scaleSize(50_000, 10_000_000)
+	server := redistest.Start(t, "--appendonly", "no")
+	store, err := redisstore.Open(redisstore.Options{URL: server.URL() + "?read_timeout=1m&write_timeout=1m", Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	memory := func() int {
+		for line := range strings.Lines(server.Do("INFO", "memory")) {
+			if value, found := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); found {
+				n, _ := strconv.Atoi(value)
+				return n
+			}
+		}
+		return 0
+	}
+	empty := memory()
+	fillTokens(t, store, count)
+	each := float64(memory()-empty) / float64(count)
+	var took []time.Duration
+	for i := range 2000 {
+		n := int64(i) * int64(count) / 2000
+		begin := time.Now()
+		if _, err := store.Load(t.Context(), idgen.ID(1<<50+n<<12+n%7)); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(begin))
+	}
+	scaleRow(t, fmt.Sprintf("%d live tokens on one Redis", count), "%.0f bytes each, with two audiences; reading one takes p50 %v, p99 %v", each, percentile(took, 50), percentile(took, 99))
+	if each > 400 {
+		t.Errorf("a token takes %.0f bytes, want at most 400", each)
+	}
+}
+
+// TestScaleOfShards: a cluster gets as many tokens on each of its shards.
+func TestScaleOfShards(t *testing.T) {
+	count := scaleSize(30_000, 3_000_000)
+	cluster := redistest.StartCluster(t, 3)
+	store, err := redisstore.Open(redisstore.Options{URL: cluster.URL() + "&read_timeout=1m&write_timeout=1m", Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	fillTokens(t, store, count)
+	var sizes []string
+	for _, node := range cluster.Nodes {
+		n, err := strconv.Atoi(strings.TrimSpace(node.Do("DBSIZE")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, strconv.Itoa(n))
+		if share := float64(n) / float64(count); share < 0.31 || share > 0.36 {
+			t.Errorf("a shard of three has %d of %d tokens", n, count)
+		}
+	}
+	scaleRow(t, fmt.Sprintf("%d live tokens over three shards", count), "%s", strings.Join(sizes, ", "))
+}
