@@ -142,6 +142,10 @@ promises: ## Run at full size the tests that CI runs with smaller numbers: bench
 scale: ## A thousand gateways, ten million tokens, three shards: bench/results/scaling.md. Takes ten minutes and 6 GB of memory.
 	bench/scale
 
+.PHONY: kubernetes
+kubernetes: ## Decode the manifests of deploy/kubernetes with the types of Kubernetes, which takes a while to build.
+	SNOWGATE_TEST_REQUIRE=1 SNOWGATE_TEST_KUBERNETES=1 go test -count=1 -run TestKubernetesDecodes ./integration
+
 .PHONY: alerts
 alerts: ## Test the Prometheus rules.
 	cd deploy/prometheus && promtool test rules *.test.yml

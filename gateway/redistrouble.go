@@ -14,9 +14,9 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// probeTimeout bounds the attempt to find out which protocol a silent Redis speaks. Its first step
-// is one round trip.
-const probeTimeout = time.Second
+// probeTimeout bounds the attempt to find out which protocol a silent Redis speaks. The monitor waits
+// for it.
+const probeTimeout = 300 * time.Millisecond
 
 // redisHint returns what to do about a failure to use the configured Redis, with the variable that
 // names it. It asks a server that gave no response whether it speaks TLS.
@@ -74,10 +74,9 @@ func tlsHint(ctx context.Context, cfg config.Config) string {
 	if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	begun := time.Now()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", redisAddress(cfg.RedisURL))
+	dialer := net.Dialer{Timeout: min(2*cfg.StoreTimeout, time.Second)} // or a round trip that is too long would not show
+	conn, err := dialer.DialContext(ctx, "tcp", redisAddress(cfg.RedisURL))
 	if err != nil {
 		return ""
 	}
@@ -85,6 +84,8 @@ func tlsHint(ctx context.Context, cfg config.Config) string {
 	if trip := time.Since(begun); trip > cfg.StoreTimeout/2 {
 		return fmt.Sprintf("is %v away and back: set %sSTORE_TIMEOUT to twice that at least", trip.Round(time.Millisecond), config.Prefix)
 	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
 	if u.Scheme == "rediss" {
 		var answer [1]byte

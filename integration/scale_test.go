@@ -176,7 +176,7 @@ func TestScaleOfGateways(t *testing.T) {
 	scaleRow(t, fmt.Sprintf("%d gateways are ready", size), "after %.1f s, started together in one process", time.Since(begun).Seconds())
 
 	before := loadOf(server)
-	<-time.After(time.Duration(scaleSize(2, 20)) * time.Second)
+	<-time.After(time.Duration(scaleSize(1, 20)) * time.Second)
 	after := loadOf(server)
 	seconds := after.at.Sub(before.at).Seconds()
 	commands, cpu := (after.commands-before.commands)/seconds/float64(size), 100*(after.cpu-before.cpu)/seconds
@@ -195,7 +195,7 @@ func TestScaleOfGateways(t *testing.T) {
 		if _, _, err := store.AddRule(t.Context(), tokens.ClientRule("a")); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(100 * time.Millisecond)
+		<-time.After(time.Duration(scaleSize(20, 100)) * time.Millisecond)
 	}
 	var all, within float64
 	gatewaytest.Eventually(t, time.Minute, "all messages have arrived", func() bool {
@@ -218,10 +218,10 @@ func TestScaleOfAnOutage(t *testing.T) {
 	front := newDialCounter(t, server.Addr())
 	newSwarm(t, size, strings.Replace(server.URL(), server.Addr(), front.Addr(), 1))
 	front.Close()
-	<-time.After(time.Duration(scaleSize(3, 10)) * time.Second) // every breaker is open, and its pause has grown
-	dials := front.Count()
-	<-time.After(5 * time.Second)
-	rate := float64(front.Count()-dials) / 5 / float64(size)
+	<-time.After(time.Duration(scaleSize(1, 10)) * time.Second) // every breaker is open, and its pause has grown
+	dials, seconds := front.Count(), scaleSize(2, 5)
+	<-time.After(time.Duration(seconds) * time.Second)
+	rate := float64(front.Count()-dials) / float64(seconds*size)
 	scaleRow(t, fmt.Sprintf("%d gateways dial a Redis that is away", size), "%.1f times a second each", rate)
 	if rate > 12 {
 		t.Errorf("a gateway dials a Redis that is away %.1f times a second, want at most 12", rate)
