@@ -162,6 +162,7 @@ func (b *writeBack) deleteAgain(ids []idgen.ID) (failed []idgen.ID) {
 	close(next)
 	for range min(writeBackReaders, len(ids)) {
 		wg.Go(func() {
+			defer panics.Catch(panics.Tokens, nil)
 			for id := range next {
 				if err := b.deleteOne(id); err != nil {
 					mu.Lock()
