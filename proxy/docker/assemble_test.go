@@ -227,7 +227,7 @@ func TestLabelsStand(t *testing.T) {
 		s.see("none is left for a moment", "", "")
 		s.see("a forged one alone", "", "y", replica("y", 42, "/evil"))
 		time.Sleep(standTime)
-		s.see("gone for long: whoever is there leads", atEvil+" http://10.0.0.42:8080", "", replica("y", 42, "/evil"))
+		s.see("gone for long: any other container leads", atEvil+" http://10.0.0.42:8080", "", replica("y", 42, "/evil"))
 	})
 }
 

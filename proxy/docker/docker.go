@@ -1,15 +1,15 @@
 // Package docker discovers routes from the labels of Docker containers.
 //
 // A [Watcher] keeps a list of the containers that have the label [EnableLabel], and publishes the
-// routes whenever they change. Two sources keep the list true:
+// routes whenever they change. Two sources keep the list current:
 //
 //   - Events. A container that ends, is paused, becomes unhealthy or leaves a network is taken out
 //     of its route at once. An event that could add or change a route starts a new list a moment
 //     later, so ten containers that start together cause one change.
 //   - Lists. A list replaces everything that the watcher knew. The watcher asks for one at the
 //     start, after events, after each lost connection, and every 30 seconds. The regular lists are
-//     needed because a dead connection, for example through a proxy that has lost its other half,
-//     looks like a quiet one.
+//     needed because a dead connection looks like a quiet one, for example if a proxy in between
+//     has lost its connection to Docker.
 //
 // A list describes the moment at which Docker made it, and may arrive after a newer event.
 // Therefore a container that an event took out while a list was under way stays out until the next
@@ -45,7 +45,7 @@ import (
 
 // Labels that this package reads. [Config.Read] reads the others.
 const (
-	// EnableLabel makes a container one that the gateway looks at.
+	// EnableLabel is the label without which the gateway ignores a container.
 	EnableLabel = "snowgate.enable"
 
 	labelPrefix    = "snowgate."

@@ -50,14 +50,15 @@ func (e event) removes() removal {
 	return nothing
 }
 
-// Signals that usually do not end a process, or that tell it something.
+// Signals that usually do not end a process: by default a process ignores them, or programs handle
+// them, as HUP to reload their configuration.
 var harmlessSignals = []string{
 	"HUP", "USR1", "USR2", "CHLD", "CONT", "URG", "WINCH", "IO",
 	"1", "10", "12", "17", "18", "23", "28", "29",
 }
 
-// endsProcess reports whether signal, a number or a name, is meant to end the process. A signal
-// that it does not know counts as one that is.
+// endsProcess reports whether signal, a number or a name, usually ends the process. It returns true
+// for an unknown signal.
 func endsProcess(signal string) bool {
 	name := strings.TrimPrefix(strings.ToUpper(signal), "SIG")
 	if n, err := strconv.Atoi(name); err == nil {

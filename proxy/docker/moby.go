@@ -17,8 +17,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// moby is the engine on the official client. It serves one connection: each new connection asks for
-// the API version again, because Docker may have been replaced.
+// moby implements engine with the official client of Docker. It serves one connection: each new
+// connection negotiates the API version again, because Docker may have been upgraded meanwhile.
 type moby struct {
 	client  *client.Client
 	timeout time.Duration // of one call
@@ -29,7 +29,7 @@ func newMoby(host string, timeout time.Duration) (*moby, error) {
 	m := &moby{timeout: timeout, begun: make(chan struct{}, 1)}
 	bounded := &http.Client{
 		Transport:     &http.Transport{MaxResponseHeaderBytes: MaxHeader},
-		CheckRedirect: client.CheckRedirect, // as the client's own has it
+		CheckRedirect: client.CheckRedirect, // as in the default of the client
 	}
 	var err error
 	m.client, err = client.New(client.WithHTTPClient(bounded), client.WithHost(host), client.WithScheme("http"), client.WithUserAgent("snowgate"),
@@ -52,7 +52,7 @@ func (m *moby) responded(response *http.Response) {
 		response.Body = BoundEvents(response.Body)
 		select {
 		case m.begun <- struct{}{}:
-		default: // nobody has received the last one
+		default: // the value of an earlier stream is still unread
 		}
 	default:
 		response.Body = BoundList(response.Body)
@@ -101,7 +101,7 @@ func (m *moby) events(ctx context.Context, ready func(), handle func(event)) err
 	defer cancel(nil)
 	timer := time.AfterFunc(m.timeout, func() { cancel(errSilent) })
 	defer timer.Stop()
-	// Events returns when the header of the response has arrived, or has failed to.
+	// Events returns when the response header has arrived, or the request has failed.
 	stream := m.client.Events(ctx, client.EventsListOptions{
 		Filters: make(client.Filters).Add("type", kinds...).Add("event", actions...),
 	})
@@ -121,8 +121,8 @@ func (m *moby) events(ctx context.Context, ready func(), handle func(event)) err
 var (
 	// errSilent says that Docker did not respond in time.
 	errSilent = errors.New("docker: no response in time")
-	// errClosed says that Docker ended a response before it was complete. The stream of
-	// events never is.
+	// errClosed says that Docker ended a response before it was complete. An event stream is never
+	// complete.
 	errClosed = errors.New("docker: the connection was closed")
 )
 

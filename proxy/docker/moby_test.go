@@ -80,7 +80,7 @@ func TestStreamOfEvents(t *testing.T) {
 	}
 }
 
-// Whatever Docker does instead of answering is an error in good time.
+// TestBadResponses: a faulty or missing response of Docker becomes an error within the timeout.
 func TestBadResponses(t *testing.T) {
 	for fault, text := range map[dockertest.Fault]string{
 		dockertest.Hang: "no response in time", dockertest.Broken: "it is broken", dockertest.Garbage: "EOF", dockertest.Huge: "",

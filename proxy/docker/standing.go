@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// standTime is how long the labels of a service stay in force after its last container with them.
+// standTime is how long the labels of a service stay in force after a container last had them.
 const standTime = 5 * time.Minute
 
 // standing is the set of labels in force for a service. While they are in force, containers of the
@@ -33,7 +33,7 @@ type slot struct {
 func (s *standing) covers(c *candidate) bool { return maps.Equal(s.labels, c.ownLabels()) }
 
 // holds reports whether c keeps the labels in force. A container that has ended does so only if
-// Compose gave it its name, because its replacement will need the name.
+// Compose gave it its name, because Compose gives its replacement the same name.
 func (s *standing) holds(c *candidate) bool {
 	return s.covers(c) && (!c.ended() || c.number() < math.MaxInt)
 }
@@ -55,9 +55,9 @@ func (s *standing) note(members []candidate) (held bool) {
 	return held
 }
 
-// heir returns the container whose labels replace those in force, or nil. It must take a slot of
-// the labels in force, with the lowest number. While other containers keep the labels in force, the
-// heir must also serve, and its number must be lower than theirs.
+// heir returns the container whose labels replace those in force, or nil. Its name must be that of
+// a slot, and its number the lowest of all slots. While other containers keep the labels in force,
+// the heir must also serve, and its number must be lower than theirs.
 func (s *standing) heir(members []candidate, held bool) *candidate {
 	first, holder := math.MaxInt, math.MaxInt
 	for _, at := range s.slots {
@@ -80,8 +80,8 @@ func (s *standing) heir(members []candidate, held bool) *candidate {
 	return senior(heirs)
 }
 
-// lead returns the one of the members of o whose labels make the route, or nil. It rejects members
-// with other labels.
+// lead returns the member of o whose labels define the route, or nil. It rejects members with other
+// labels.
 func (a *assembler) lead(o owner, members []candidate) *candidate {
 	s := a.standings[o]
 	var heir *candidate
@@ -137,9 +137,9 @@ func (a *assembler) forget(groups map[owner][]candidate) {
 	}
 }
 
-// senior returns the elector that leads a service about which nothing else is known, or nil if all
-// are rejected. The lowest number in a name that Compose gives comes first, because Docker gives no
-// name twice. Then come running containers, and then the oldest.
+// senior returns the elector that leads a service without labels in force, or nil if all electors
+// are rejected. It prefers the lowest number in a name that Compose gave, because no two containers
+// have the same name at a time. Then it prefers containers that run, and then the oldest.
 func senior(electors []*candidate) *candidate {
 	electors = slices.DeleteFunc(slices.Clone(electors), func(c *candidate) bool { return c.state == Rejected })
 	if len(electors) == 0 {

@@ -63,8 +63,8 @@ func New(cfg Config) *Watcher {
 // Status returns the current state.
 func (w *Watcher) Status() Status { return *w.status.Load() }
 
-// Settled reports whether the gateway can go on: the first list has arrived, or Docker has given
-// none for settleTime.
+// Settled reports whether a caller need not wait for discovery any longer: the first list has
+// arrived, or settleTime has passed since [New].
 func (w *Watcher) Settled() bool {
 	return !w.Status().Listed.IsZero() || time.Since(w.made) > settleTime
 }
@@ -132,7 +132,7 @@ func (w *Watcher) note(e event) bool {
 	now := time.Now()
 	switch m := w.out[e.container]; {
 	case e.container == "":
-	case !ours && len(w.out) >= maxMarks: // the next list must do
+	case !ours && len(w.out) >= maxMarks: // no room for a mark: the next list decides
 	case e.action == "disconnect" && ours && w.serving[e.container] != e.network:
 	case e.removes() == ending:
 		w.out[e.container] = mark{w.begun, now.Add(stopGrace)}
@@ -146,7 +146,7 @@ func (w *Watcher) note(e event) bool {
 }
 
 // resume records that events arrive again. The start of a container may have been missed in the
-// meantime, so containers that were ending count only until the next list.
+// meantime, so containers that were ending stay out only until the next list.
 func (w *Watcher) resume() {
 	for id, m := range w.out {
 		w.out[id] = mark{list: m.list}

@@ -1,5 +1,5 @@
-// Package dockertest is a Docker API for tests. It offers what discovery uses, and can misbehave on
-// request.
+// Package dockertest provides a fake Docker API for tests. It serves the calls that discovery
+// makes, and simulates faults.
 package dockertest
 
 import (
@@ -29,7 +29,7 @@ type Container struct {
 	Bits     int    // prefix length of the network; 0: 24
 }
 
-// Fault is a way in which the API misbehaves.
+// Fault is a fault that the API simulates.
 type Fault int
 
 // The faults.
@@ -42,7 +42,7 @@ const (
 	NoEvents       // events are refused, lists are not
 )
 
-// Server is a Docker API. Its methods are safe for concurrent use.
+// Server is a fake Docker API. Its methods are safe for concurrent use.
 type Server struct {
 	// Host is the address for the gateway's configuration. Socket is the path, if it is a socket.
 	Host, Socket string

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits on what peers have under way. No peer can keep others out.
+// Limits on the requests in flight. They keep one peer from blocking the others.
 const (
 	maxRequests     = 64 // without event streams
 	maxPeerRequests = 16 // from one address
@@ -87,7 +87,7 @@ func (s *streams) begin(parent context.Context, peer netip.Addr) (ctx context.Co
 	}
 }
 
-// crowding returns the stream that must end now that peer has one more, or nil.
+// crowding returns the stream that must end because peer has begun another one, or nil.
 func (s *streams) crowding(peer netip.Addr) *stream {
 	byPeer := make(map[netip.Addr]int)
 	most := 0

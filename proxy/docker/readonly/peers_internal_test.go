@@ -29,7 +29,8 @@ func TestStreamsHaveAnEnd(t *testing.T) {
 	})
 }
 
-// TestStreamsOfManyPeers: the peer with the most streams gives way, and never the newest stream.
+// TestStreamsOfManyPeers: a stream of the peer with the most streams ends, and never the newest
+// stream.
 func TestStreamsOfManyPeers(t *testing.T) {
 	var all streams
 	var contexts []context.Context

@@ -1,23 +1,22 @@
-// Package readonly stands between the Docker API and whoever may only look at it.
+// Package readonly is a proxy that gives its clients read access to a small part of the Docker API.
 //
-// A process that reaches Docker's socket is root on the host. [Proxy] lets four requests through
-// and nothing else:
+// A process that can connect to Docker's socket can become root on the host. [Proxy] forwards only
+// four requests:
 //
 //	GET, HEAD /_ping             the version of the API
 //	GET       /containers/json   the list of containers
 //	GET       /networks          the list of networks
-//	GET       /events            what happens to containers and networks
+//	GET       /events            the events of containers and networks
 //
-// each with the prefix /v1.NN that clients put before the path, or without. All else
-// is 403: other methods, other paths and other spellings of these, requests with a
-// body, and upgrades of the connection. A single container cannot be inspected: that
-// would show its environment, where many keep their secrets.
+// The API version before the path, such as /v1.41, is optional. The response to every other request
+// is 403. That includes other methods, other paths, other spellings of these paths, requests with a
+// body, and upgrades of the connection. A client cannot inspect a container, because the response
+// would contain its environment, which often holds secrets.
 //
-// No byte of Docker's responses is passed on as it is. They are read, and what discovery
-// needs is written anew: names, states, addresses, exposed ports, and of the labels
-// those of the gateway and of Compose and Swarm that tell which service a container
-// belongs to. Commands, mounts, images and other labels stay here, and so does
-// everything that Docker may add one day.
+// The proxy decodes each response of Docker and encodes only the fields that discovery needs: names,
+// states, addresses, exposed ports, the labels of the gateway, and the labels of Compose and Swarm
+// that name the service of a container. It drops commands, mounts, images, all other labels, and
+// every field that a later version of Docker may add.
 package readonly
 
 import (
@@ -49,7 +48,7 @@ type Proxy struct {
 	Asked func(error)
 
 	client   *http.Client
-	requests requests // but for streams
+	requests requests // without event streams
 	streams  streams
 }
 
@@ -161,8 +160,8 @@ func (p *Proxy) ask(ctx context.Context, r *http.Request) (*http.Response, error
 	return nil, refusal(response)
 }
 
-// query returns the parameters that are let through. "size" is not among them: Docker would measure
-// the disk.
+// query returns the parameters that are let through. "size" is not among them, because it makes
+// Docker compute the disk usage of all containers.
 func query(given url.Values) url.Values {
 	passed := url.Values{}
 	for _, name := range []string{"all", "filters", "since", "until"} {
@@ -174,7 +173,7 @@ func query(given url.Values) url.Values {
 }
 
 // refusal converts an error response of Docker. A client error keeps its status and Docker's
-// message, which the client needs: mostly, Docker does not know the version.
+// message, which the client needs. The usual reason is an API version that Docker does not support.
 func refusal(response *http.Response) error {
 	var told struct{ Message string }
 	_ = json.NewDecoder(docker.BoundRefusal(response.Body)).Decode(&told) // without a message, it stays empty
@@ -185,7 +184,7 @@ func refusal(response *http.Response) error {
 	return problem.New(response.StatusCode, told.Message, cause)
 }
 
-// ping responds with Docker's versions, by which clients choose the version that they speak.
+// ping responds with the API version of Docker, from which clients choose the version to use.
 func (p *Proxy) ping(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
@@ -204,25 +203,25 @@ func (p *Proxy) ping(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// relay responds with the part of Docker's response that list has room for.
+// relay responds with the fields of Docker's response that T has.
 func relay[T any](p *Proxy, w http.ResponseWriter, r *http.Request, list *[]T) error {
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
-	answer, err := p.ask(ctx, r)
+	response, err := p.ask(ctx, r)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if err := json.NewDecoder(docker.BoundList(answer.Body)).Decode(list); err != nil {
+	defer response.Body.Close()
+	if err := json.NewDecoder(docker.BoundList(response.Body)).Decode(list); err != nil {
 		return problem.New(http.StatusBadGateway, "Docker gave no valid response.", err)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(*list) // nobody is left to see an error
+	_ = json.NewEncoder(w).Encode(*list) // an error means that the client is gone
 	return nil
 }
 
-// events passes on the events until either side ends, or until r must make room for others.
+// events forwards events until Docker or the client ends the stream, or p.streams does.
 func (p *Proxy) events(w http.ResponseWriter, r *http.Request) error {
 	response, err := p.ask(r.Context(), r)
 	if err != nil {

@@ -169,7 +169,8 @@ func TestDockerFails(t *testing.T) {
 	}
 }
 
-// TestOnePeerKeepsNobodyOut: a peer that opens many streams ends only its own.
+// TestOnePeerKeepsNobodyOut: a peer that opens too many streams causes only streams of its own to
+// end.
 func TestOnePeerKeepsNobodyOut(t *testing.T) {
 	docker, proxy := start(t)
 	open := func(from string) *http.Response {
