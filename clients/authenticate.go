@@ -44,13 +44,12 @@ func (r *Registry) certain(s *snapshot) bool {
 	return r.following == nil || s.loaded && r.following.confirmed()
 }
 
-// nobody takes the place of an unknown client in the comparisons.
+// nobody stands in for an unknown client, so that Authenticate does the same work for it.
 var nobody entry
 
-// match compares digest with every secret, and with dummies up to slots. It
-// returns the index of the last live secret that is equal, -1 if none is, and
-// how many comparisons it made. It never stops early, neither at a hit nor at an
-// expired secret.
+// match compares digest with every secret, and with dummies up to slots. It returns the index of
+// the last valid secret that is equal, or -1, and the number of comparisons. It never stops early,
+// neither after a match nor at an expired secret.
 func match(secrets []Secret, digest [sha256.Size]byte, slots int, now time.Time) (hit, comparisons int) {
 	hit = -1
 	var dummy Secret

@@ -7,26 +7,25 @@ import (
 	"snowgate/internal/scope"
 )
 
-// Credential is a secret as a [Store] takes it. It comes from [Issue], which
-// makes a secret, or from [Adopt], which checks one: so no digest of anything but
-// a client secret gets into a store. The zero value is none.
+// Credential is a secret as a [Store] takes it. Only [Issue] makes one, so a store never gets the
+// digest of a text that is not a client secret. The zero value is no secret.
 type Credential struct{ secret Secret }
 
-// IsZero reports whether there is no secret.
+// IsZero reports whether c is no secret.
 func (c Credential) IsZero() bool { return c.secret == Secret{} }
 
-// Secret returns what is kept of the secret.
+// Secret returns the secret as the registry keeps it.
 func (c Credential) Secret() Secret { return c.secret }
 
-// Issue makes a new secret. An empty id lets the store choose one. expires is
-// the first instant at which it is no longer good, zero for never; it and now,
-// the time of creation, are cut to milliseconds. plain is to be shown once.
+// Issue makes a new secret. If id is empty, the store chooses one. now is the time of creation.
+// expires is the first instant at which the secret is no longer valid; zero: it never expires. Both
+// are truncated to milliseconds. The caller should show plain once and not keep it.
 func Issue(id string, now, expires time.Time) (plain Plaintext, c Credential) {
 	plain, digest := NewSecret()
 	return plain, Credential{Secret{ID: id, SHA256: digest, CreatedAt: milliseconds(now), ExpiresAt: milliseconds(expires)}}
 }
 
-// milliseconds cuts t to what a store keeps. The zero time stays what it is.
+// milliseconds truncates t to the precision of a store. The zero time stays zero.
 func milliseconds(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -34,10 +33,9 @@ func milliseconds(t time.Time) time.Time {
 	return time.UnixMilli(t.UnixMilli()).UTC()
 }
 
-// Bootstrap makes the client [AdminID], which may have the scope [AdminScope]
-// and nothing else, of a secret in clear: the first administrator of a gateway
-// whose configuration file has none. The error matches [ErrSecretFormat] and
-// does not repeat the text; there is no secret that is good by default.
+// Bootstrap returns the client [AdminID] with the given secret text and only the scope
+// [AdminScope]. It is the first administrator of a gateway whose configuration file has none. There
+// is no default secret. The error matches [ErrSecretFormat] and does not contain the text.
 func Bootstrap(secret string) (Client, error) {
 	if err := CheckSecret(secret); err != nil {
 		return Client{}, fmt.Errorf("the secret of the client %s: %w", AdminID, err)

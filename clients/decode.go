@@ -15,16 +15,16 @@ import (
 	"snowgate/limit"
 )
 
-// maxDocument is far more than a document within the bounds needs.
+// maxDocument is the maximum size of a document in bytes, far more than one within the limits
+// needs.
 const maxDocument = 512 << 10
 
-// DecodeDocument reads the JSON form of a document. maxTTL is the longest
-// lifetime of tokens that may be asked for, 0 for any. It is strict: a member
-// that is not known or given twice is a fault. The error is a [DocumentError]
-// with all faults.
+// DecodeDocument decodes the JSON form of a document. maxTTL is the maximum token lifetime; 0: no
+// maximum. Decoding is strict: a member that is unknown or given twice is a fault. The error is a
+// [DocumentError] that lists all faults.
 //
-// client_id is needed. grant_types and token_endpoint_auth_method may be stated (RFC 7591 §2), but
-// only with the values that the gateway supports.
+// client_id is required. grant_types and token_endpoint_auth_method are optional (RFC 7591 §2), but
+// must have the values that the gateway supports.
 func DecodeDocument(text []byte, maxTTL time.Duration) (Document, error) {
 	d := &documentDecoder{maxTTL: maxTTL}
 	members, err := readObject(text)
@@ -50,27 +50,26 @@ func DecodeDocument(text []byte, maxTTL time.Duration) (Document, error) {
 	return d.document, nil
 }
 
-// documentDecoder collects a document and what is wrong with it.
+// documentDecoder decodes a document and collects its faults.
 type documentDecoder struct {
 	document Document
 	maxTTL   time.Duration
 	faults   DocumentError
 }
 
-// fault records what is wrong with a member, as the end of a sentence whose
-// subject is the member.
+// fault records a fault of a member. The text completes a sentence whose subject is the member.
 func (d *documentDecoder) fault(name, format string, args ...any) {
 	d.faults = append(d.faults, DocumentFault{Pointer: pointer(name), Detail: fmt.Sprintf(format, args...)})
 }
 
-// faultAt records what is wrong with one element of a member.
+// faultAt records a fault of one element of a member.
 func (d *documentDecoder) faultAt(name string, i int, format string, args ...any) {
 	d.fault(name, format, args...)
 	d.faults[len(d.faults)-1].Pointer += fmt.Sprintf("/%d", i)
 }
 
-// pointer is the JSON pointer to a member (RFC 6901 §3). A name that is not
-// one of ours may be anything, so it is cut and kept from holding a secret.
+// pointer returns the JSON pointer to a member (RFC 6901 §3). It truncates a long name, and redacts
+// one that may contain a secret, because callers can send any name.
 func pointer(name string) string {
 	if looksSecret(name) {
 		return "/" + redacted
@@ -81,7 +80,7 @@ func pointer(name string) string {
 	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// readers reads the members that can be stated.
+// readers decodes the members that a caller may set.
 var readers = map[string]func(d *documentDecoder, name string, value json.RawMessage){
 	"client_id":                  (*documentDecoder).id,
 	"client_name":                (*documentDecoder).name,
@@ -185,7 +184,7 @@ func (d *documentDecoder) tokenTTL(name string, value json.RawMessage) {
 		d.fault(name, "is not a whole number of seconds")
 		return
 	}
-	// Compared as seconds: the product could overflow.
+	// Compare seconds, because the product could overflow.
 	longest := int64(d.maxTTL / time.Second)
 	if d.maxTTL == 0 {
 		longest = int64(1<<63-1) / int64(time.Second)
@@ -230,7 +229,7 @@ func (d *documentDecoder) disabled(name string, value json.RawMessage) {
 	}
 }
 
-// text reads a string without a secret in it.
+// text decodes a string. A string that may contain a secret is a fault.
 func (d *documentDecoder) text(name string, value json.RawMessage) (text string, ok bool) {
 	switch err := json.Unmarshal(value, &text); {
 	case err != nil || isNull(value):
@@ -243,7 +242,7 @@ func (d *documentDecoder) text(name string, value json.RawMessage) (text string,
 	return "", false
 }
 
-// texts reads an array of strings.
+// texts decodes an array of strings.
 func (d *documentDecoder) texts(name string, value json.RawMessage) (list []string, ok bool) {
 	var elements []*string // null in an array would become an empty string
 	if err := json.Unmarshal(value, &elements); err != nil || isNull(value) || slices.Contains(elements, nil) {
@@ -256,7 +255,7 @@ func (d *documentDecoder) texts(name string, value json.RawMessage) (list []stri
 	return list, true
 }
 
-// isNull tells null, which encoding/json takes for the zero value of anything.
+// isNull reports whether value is null, which encoding/json accepts for every type.
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
 // member is one member of a JSON object.
@@ -267,9 +266,9 @@ type member struct {
 
 var errSurrogate = errors.New("holds a character that does not exist (U+FFFD or half a surrogate pair)")
 
-// readObject reads text as one JSON object and returns its members as they come.
-// It refuses what encoding/json mends in silence: broken UTF-8 and half
-// surrogate pairs, which would make different names equal.
+// readObject decodes text as one JSON object and returns its members in order. It refuses invalid
+// UTF-8 and unpaired surrogates. encoding/json replaces them silently, which could make different
+// names equal.
 func readObject(text []byte) ([]member, error) {
 	switch {
 	case len(text) > maxDocument:
@@ -286,7 +285,7 @@ func readObject(text []byte) ([]member, error) {
 		var m member
 		name, err := in.Token()
 		if err == nil {
-			m.name, _ = name.(string) // what More comes before in an object is a name
+			m.name, _ = name.(string) // inside an object, a name follows if More is true
 			err = in.Decode(&m.value)
 		}
 		if err != nil {
@@ -306,8 +305,8 @@ func readObject(text []byte) ([]member, error) {
 	return members, nil
 }
 
-// notObject says what is wrong without repeating the text: encoding/json quotes
-// at most a character of it.
+// notObject returns the error for text that is not a JSON object. It does not contain the text;
+// encoding/json quotes one character at most.
 func notObject(err error) error {
 	var syntax *json.SyntaxError
 	switch {
@@ -320,8 +319,8 @@ func notObject(err error) error {
 	}
 }
 
-// hasReplacement reports whether a string in value is read as one with the
-// replacement character in it.
+// hasReplacement reports whether a string in value contains the replacement character once it is
+// decoded.
 func hasReplacement(value json.RawMessage) bool {
 	if bytes.ContainsRune(value, utf8.RuneError) {
 		return true

@@ -10,20 +10,20 @@ import (
 	"snowgate/limit"
 )
 
-// Bounds of what a client may be granted. A token's record and the header that
-// tells an upstream of its scopes must hold all of it.
+// Limits of what a client may be granted. They keep a token record, and the header with the scopes
+// that an upstream gets, from becoming too large.
 const (
 	MaxScopes    = 128
 	MaxScopeLen  = 4096 // characters of all scope-tokens and the spaces between
 	MaxAudiences = 128
 )
 
-// ErrDocument says that a text is not the document of a client. Errors that match it with errors.Is
-// are of type [DocumentError], which lists every fault.
+// ErrDocument is the error for a text that is not a valid document of a client. Errors that match
+// it with errors.Is are of type [DocumentError], which lists every fault.
 var ErrDocument = errors.New("clients: not the document of a client")
 
-// Document is what an operator says about a client: everything but its secrets.
-// Its JSON form has the names of RFC 7591 §2 where that has one.
+// Document is what an operator sets for a client: everything but its secrets. Its JSON form uses
+// the names of RFC 7591 §2 where the RFC has one.
 type Document struct {
 	ID         string
 	Name       string
@@ -35,16 +35,15 @@ type Document struct {
 	Disabled   bool
 }
 
-// DocumentFault is one thing that is wrong with a document.
+// DocumentFault is one fault of a document.
 type DocumentFault struct {
-	// Pointer is the place in the document (RFC 6901), empty for all of it.
+	// Pointer is the JSON pointer to the faulty member (RFC 6901); empty: the whole document.
 	Pointer string
 	// Detail is one line that never holds a secret.
 	Detail string
 }
 
-// DocumentError is everything that is wrong with a document, from top to
-// bottom. It matches [ErrDocument].
+// DocumentError lists all faults of a document in the order of the text. It matches [ErrDocument].
 type DocumentError []DocumentFault
 
 // Error returns all faults in one line.
@@ -59,13 +58,13 @@ func (e DocumentError) Error() string {
 // Is reports whether target is [ErrDocument].
 func (e DocumentError) Is(target error) bool { return target == ErrDocument }
 
-// ApplyTo makes c what d says. The id of c stays.
+// ApplyTo sets the fields of c to those of d. The id of c does not change.
 func (d Document) ApplyTo(c *Client) {
 	c.Name, c.Scopes, c.Audiences, c.TokenTTL = d.Name, d.Scopes, d.Audiences, d.TokenTTL
 	c.Rate, c.Introspect, c.Disabled = d.Rate, d.Introspect, d.Disabled
 }
 
-// Document returns what an operator said about c.
+// Document returns the document of c.
 func (c *Client) Document() Document {
 	return Document{
 		ID: c.ID, Name: c.Name, Scopes: c.Scopes, Audiences: c.Audiences, TokenTTL: c.TokenTTL,

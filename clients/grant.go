@@ -11,26 +11,23 @@ import (
 	"snowgate/internal/scope"
 )
 
-// Grant is what a client gets when it asks for a token.
+// Grant is the result of a successful token request.
 type Grant struct {
-	// Scope is what the token is good for; the empty list is possible.
+	// Scope is the granted scope; it may be empty.
 	Scope scope.List
-	// Audience are the resources the token is meant for. It may be shared with
-	// the client and must not be modified.
+	// Audience holds the resources that the token is meant for. The client may share the slice, so
+	// the caller must not modify it.
 	Audience []string
-	// TTL is the lifetime of the token, 0 if neither the client nor a registry
-	// said one.
+	// TTL is the lifetime of the token; 0: neither the client nor the registry sets one.
 	TTL time.Duration
 }
 
-// Grant decides about one token request. requested is the raw scope parameter,
-// empty if there was none: the client then gets all its scopes except
-// [AdminScope], which must be asked for. resources are the raw resource
-// parameters: without any, the audience is all of the client's audiences.
+// Grant decides about a token request. requested is the raw scope parameter. If it is empty, the
+// client gets all its scopes except [AdminScope], which must be requested. resources are the raw
+// resource parameters. Without any, the audience is all audiences of the client.
 //
-// It returns an error that matches [ErrInvalidScope] or [ErrInvalidTarget] if
-// the client asks for anything it does not have; nothing is ever granted in
-// part.
+// If the client requests anything that it does not have, Grant grants nothing and returns an error
+// that matches [ErrInvalidScope] or [ErrInvalidTarget].
 func (c *Client) Grant(requested string, resources []string) (Grant, error) {
 	granted, err := c.grantScope(requested)
 	if err != nil {
@@ -68,8 +65,8 @@ func (c *Client) grantAudience(resources []string) ([]string, error) {
 	}
 	audience := make([]string, 0, min(len(resources), len(c.Audiences)))
 	for _, resource := range resources {
-		// Audiences compare as the texts they are: RFC 8707 §2 leaves
-		// equivalence of URIs to the server, and the strictest is the safest.
+		// Compare audiences as texts. RFC 8707 §2 leaves the equivalence of URIs to the server, and
+		// the strictest comparison is the safest.
 		if !slices.Contains(c.Audiences, resource) {
 			return nil, fmt.Errorf("%w: %s", ErrInvalidTarget, quote(resource))
 		}
@@ -80,8 +77,8 @@ func (c *Client) grantAudience(resources []string) ([]string, error) {
 	return audience, nil
 }
 
-// quote makes text that a caller chose fit for a log line. A program that mixes
-// up its parameters must not get its secret or a token logged.
+// quote quotes and truncates a text that a caller chose, for a log line. It redacts a text that may
+// contain a secret, because a client may send its secret or token in the wrong parameter.
 func quote(text string) string {
 	if looksSecret(text) {
 		return redacted

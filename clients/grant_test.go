@@ -76,7 +76,8 @@ func TestGrantTakesTheTTLOfTheRegistry(t *testing.T) {
 	}
 }
 
-// A program that mixes up its parameters must not get its secret logged.
+// TestGrantErrorsHoldNoSecret: a client that sends its secret in the wrong parameter must not get
+// it logged.
 func TestGrantErrorsHoldNoSecret(t *testing.T) {
 	secret, _ := clients.NewSecret()
 	client := clients.Client{ID: "worker"}

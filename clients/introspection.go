@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Introspection says which tokens a client may look into (RFC 7662). To a client
-// that may not see a token it looks like one that is not active (§2.2), so that
-// nobody learns of tokens that are not meant for it (§4).
+// Introspection says which tokens a client may introspect (RFC 7662). For all other tokens the
+// response is the same as for a token that is not active (§2.2), so a client cannot find out that
+// they exist (§4).
 type Introspection uint8
 
 // The policies. The zero value is the strictest.
 const (
-	IntrospectNone     Introspection = iota // the endpoint is closed to the client
+	IntrospectNone     Introspection = iota // no tokens; the endpoint refuses the client
 	IntrospectAudience                      // tokens that are meant for one of the client's audiences
 	IntrospectAny                           // all tokens
 )
@@ -40,9 +40,8 @@ func (c *Client) CanIntrospect() bool {
 	return c.Introspect == IntrospectAudience || c.Introspect == IntrospectAny
 }
 
-// MayInspect reports whether the client may learn anything of a token that is
-// meant for audience. A token without an audience is meant for nobody in
-// particular and is shown to clients with [IntrospectAny] only.
+// MayInspect reports whether the client may introspect a token with this audience. Only clients
+// with [IntrospectAny] may introspect a token without an audience.
 func (c *Client) MayInspect(audience []string) bool {
 	switch c.Introspect {
 	case IntrospectAny:

@@ -44,8 +44,8 @@ func TestStoredClientsComeAndGo(t *testing.T) {
 	}
 }
 
-// Any sequence of changes leaves what a plain map would hold, and as many
-// comparisons as the client with the most secrets needs.
+// TestStoredClientsAreThoseOfAMap: after any sequence of changes, the registry holds the same
+// clients as a plain map, and makes as many comparisons as the client with the most secrets needs.
 func TestStoredClientsAreThoseOfAMap(t *testing.T) {
 	r, want := NewRegistry(time.Hour), map[string]int{}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -72,7 +72,7 @@ func TestStoredClientsAreThoseOfAMap(t *testing.T) {
 		t.Errorf("slots = %d, want %d", s, slots)
 	}
 
-	// A snapshot stays as it was.
+	// A later change does not affect a snapshot.
 	before := r.current.Load()
 	for id := range want {
 		r.ChangeStored([]Client{stored("new " + id)}, []string{id})
@@ -123,8 +123,8 @@ func TestClash(t *testing.T) {
 	}
 }
 
-// While the store is not known to be current, nothing is said about a client that
-// may be in it, whether it is known or not.
+// TestResponsesWhileTheStoreIsNotCurrent: while the copy of the store is not current, Authenticate
+// returns ErrUnavailable for every client that may be in the store.
 func TestResponsesWhileTheStoreIsNotCurrent(t *testing.T) {
 	confirmed := false
 	r := testRegistry()
@@ -301,8 +301,8 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// No use gets lost, and none is returned twice with the same time, while the
-// client is used, changed and drained by many at once.
+// TestUsedWhileAllHappens: while many goroutines use, change and drain a client, no use is lost,
+// and none is returned twice with the same time.
 func TestUsedWhileAllHappens(t *testing.T) {
 	r := NewRegistry(time.Hour)
 	r.ChangeStored([]Client{stored("a", "one")}, nil)

@@ -10,8 +10,7 @@ import (
 	"snowgate/internal/scope"
 )
 
-// TestLinear: the work of what reads ids, secrets, demands of clients and documents about them grows
-// as these do.
+// TestLinear: checking ids, secrets, requests and documents takes time linear in their size.
 func TestLinear(t *testing.T) {
 	registry := clients.NewRegistry(time.Hour)
 	client := clients.Client{ID: "orders", Scopes: scope.Of("a", "b"), Audiences: []string{"https://a.example", "https://b.example"}}

@@ -11,13 +11,12 @@ import (
 	"snowgate/internal/scope"
 )
 
-// Registry holds all clients, in two layers: those that are configured, by the
-// file and the environment, and those of a [Store]. Where both have a client of
-// one id, the configured one counts.
+// Registry holds all clients in two layers: the configured clients, from the file and the
+// environment, and the clients of a [Store]. If both have a client of the same id, the configured
+// one hides the other.
 //
-// Readers never wait: a change puts a whole new snapshot in place of the old
-// one, which shares with it what did not change. Use [NewRegistry]; all methods
-// are safe for concurrent use.
+// Readers never block. A change replaces the snapshot with a new one, which shares all unchanged
+// parts with the old one. Use [NewRegistry]. All methods are safe for concurrent use.
 type Registry struct {
 	defaultTTL time.Duration
 	following  *following // nil: there is no store
@@ -25,14 +24,14 @@ type Registry struct {
 	changing   sync.Mutex // one change at a time
 }
 
-// following is what [Registry.Follow] was told.
+// following holds the arguments of [Registry.Follow].
 type following struct {
 	confirmed func() bool
 	clash     func(id string)
 }
 
-// NewRegistry returns an empty registry. defaultTTL is the token lifetime of
-// clients that do not state one.
+// NewRegistry returns an empty registry. defaultTTL is the token lifetime of clients without one of
+// their own.
 func NewRegistry(defaultTTL time.Duration) *Registry {
 	r := &Registry{defaultTTL: defaultTTL}
 	r.current.Store(new(snapshot))
@@ -50,10 +49,10 @@ func (r *Registry) Follow(confirmed func() bool, clash func(id string)) {
 	r.following = &following{confirmed, clash}
 }
 
-// ClashError says which clients there would be twice.
+// ClashError lists client ids that are not unique.
 type ClashError struct {
-	// Twice are ids that are configured twice; Stored are those that the store
-	// has, too. Both are sorted.
+	// Twice holds the ids that are configured twice. Stored holds the configured ids that the store
+	// has as well. Both are sorted.
 	Twice, Stored []string
 }
 
@@ -68,10 +67,9 @@ func (e *ClashError) Error() string {
 	return fmt.Sprintf("clients: clients of the same name: %s", strings.Join(parts, "; "))
 }
 
-// ReplaceFile makes all the configured clients, and no others. The registry
-// keeps what the values point to; it must not be modified any more. If a client
-// is configured twice or the store has one of the same id, the registry stays as
-// it is and the error is a [*ClashError] that names every one of them.
+// ReplaceFile replaces all configured clients. The registry keeps what the values point to, so the
+// caller must not modify it afterwards. If an id is configured twice, or the store has it as well,
+// the registry does not change, and the error is a [*ClashError] that lists all such ids.
 func (r *Registry) ReplaceFile(all []Client) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -89,8 +87,8 @@ func (r *Registry) ReplaceFile(all []Client) error {
 	return nil
 }
 
-// ChangeStored puts changed clients of the store in place of those of the same id, or beside the
-// others, and removes some. The cost of a change hardly grows with the number of clients.
+// ChangeStored adds or replaces the clients in changed and removes those in removed, all in the
+// layer of the store. The cost of a change hardly grows with the number of clients.
 func (r *Registry) ChangeStored(changed []Client, removed []string) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -113,8 +111,8 @@ func (r *Registry) ChangeStored(changed []Client, removed []string) {
 	r.tell(old, next, changed)
 }
 
-// Complete tells that every change of the store up to a revision was handed to
-// [Registry.ChangeStored]. From the first call on the registry is loaded.
+// Complete records that [Registry.ChangeStored] has got every change of the store up to a revision.
+// After the first call the registry is loaded.
 func (r *Registry) Complete(revision uint64) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -125,12 +123,12 @@ func (r *Registry) Complete(revision uint64) {
 	next := old.next()
 	next.loaded, next.revision = true, revision
 	if old.loaded {
-		next.version = old.version // nobody got more or less by it
+		next.version = old.version // the rights of no client have changed
 	}
 	r.current.Store(next)
 }
 
-// tell reports the clients that are newly hidden behind configured ones.
+// tell calls clash for the clients of the store that a configured client hides from now on.
 func (r *Registry) tell(old, next *snapshot, changed []Client) {
 	if r.following == nil || r.following.clash == nil {
 		return
@@ -142,23 +140,23 @@ func (r *Registry) tell(old, next *snapshot, changed []Client) {
 	}
 }
 
-// Current reports whether the clients of the store are those that the registry
-// knows: it is loaded and confirmed, or there is no store. See [Registry.Follow].
+// Current reports whether the registry has the current clients of the store: it is loaded and
+// confirmed, or there is no store. See [Registry.Follow].
 func (r *Registry) Current() bool { return r.certain(r.current.Load()) }
 
 // Loaded reports whether [Registry.Complete] was called.
 func (r *Registry) Loaded() bool { return r.current.Load().loaded }
 
-// Revision is the revision of the store that its clients are known at.
+// Revision returns the revision of the store that the registry has.
 func (r *Registry) Revision() uint64 { return r.current.Load().revision }
 
-// Version changes whenever the response of [Registry.Entitled] for any client may
-// have changed.
+// Version returns a number that changes whenever the result of [Registry.Entitled] for any client
+// may have changed.
 func (r *Registry) Version() uint64 { return r.current.Load().version }
 
-// Entitled tells what the client of a live token of that generation may have now: its scopes, and
-// whether it exists, is not disabled, and did not begin a later generation. That it does not exist
-// is certain only while the registry is current; see [Registry.Follow].
+// Entitled returns the scopes that a client may have now with a token of that generation. ok is
+// false if the client does not exist, is disabled, or has started a later generation. While the
+// registry is not current, a missing client may exist in the store; see [Registry.Follow].
 func (r *Registry) Entitled(client string, generation uint64) (scopes scope.List, ok bool) {
 	c := r.Lookup(client)
 	if c == nil || c.Disabled || generation < c.Generation {
@@ -175,8 +173,8 @@ func (r *Registry) Lookup(id string) *Client {
 	return nil
 }
 
-// Stored returns the client of the store with the given id, or nil, even if a
-// configured one hides it.
+// Stored returns the client of the store with the given id, or nil. It also returns a client that a
+// configured one hides.
 func (r *Registry) Stored(id string) *Client {
 	if e := r.current.Load().stored.get(id); e != nil {
 		return &e.client
@@ -184,7 +182,7 @@ func (r *Registry) Stored(id string) *Client {
 	return nil
 }
 
-// Len returns the number of clients.
+// Len returns the number of clients, without hidden ones.
 func (r *Registry) Len() int {
 	s := r.current.Load()
 	n := len(s.configured)
@@ -196,9 +194,8 @@ func (r *Registry) Len() int {
 	return n
 }
 
-// Page returns up to limit clients with an id greater than after, in the order
-// of their ids, and whether there are more. wanted, if not nil, chooses among
-// them.
+// Page returns up to limit clients whose ids are greater than after, in the order of their ids, and
+// whether there are more. If wanted is not nil, Page skips the clients for which it returns false.
 func (r *Registry) Page(after string, limit int, wanted func(*Client) bool) (page []*Client, more bool) {
 	s := r.current.Load()
 	for e := range s.all {
@@ -206,7 +203,7 @@ func (r *Registry) Page(after string, limit int, wanted func(*Client) bool) (pag
 			continue
 		}
 		page = append(page, &e.client)
-		// Cutting it down when it has twice the length costs n·log(limit) in all.
+		// Truncating at twice the length costs n·log(limit) in all.
 		if len(page) >= 2*limit+64 {
 			page, more = smallest(page, limit), true
 		}
@@ -214,7 +211,7 @@ func (r *Registry) Page(after string, limit int, wanted func(*Client) bool) (pag
 	return smallest(page, limit), more || len(page) > limit
 }
 
-// smallest sorts page by id and cuts it to limit.
+// smallest sorts page by id and truncates it to limit.
 func smallest(page []*Client, limit int) []*Client {
 	slices.SortFunc(page, func(a, b *Client) int { return strings.Compare(a.ID, b.ID) })
 	return page[:min(limit, len(page))]

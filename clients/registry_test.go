@@ -20,8 +20,8 @@ func kept(id, name string, expires time.Time) Secret {
 	return Secret{ID: id, SHA256: Digest(textOf(name)), ExpiresAt: expires}
 }
 
-// TestFreeFormSecretsAreRefused: the digest of a text that anybody can guess may be registered,
-// by a file that was copied from an example. The text must not open the gateway.
+// TestFreeFormSecretsAreRefused: a configuration file that was copied from an example may have the
+// digest of a text that can be guessed. Such a text must not authenticate.
 func TestFreeFormSecretsAreRefused(t *testing.T) {
 	good := textOf("good")
 	r := NewRegistry(time.Hour)
@@ -40,7 +40,7 @@ func TestFreeFormSecretsAreRefused(t *testing.T) {
 	}
 }
 
-// replace makes all the configured clients.
+// replace replaces the configured clients.
 func replace(r *Registry, all []Client) {
 	if err := r.ReplaceFile(all); err != nil {
 		panic(err)
@@ -99,8 +99,8 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
-// The work of an authentication must not tell whether the client is known, how
-// many secrets it has, which of them was hit or whether it has expired.
+// TestMatchDoesTheSameWorkForAll: the number of comparisons must not depend on whether the client
+// is known, how many secrets it has, which of them matches, or whether it has expired.
 func TestMatchDoesTheSameWorkForAll(t *testing.T) {
 	digest := Digest("hit")
 	hit, miss := Secret{SHA256: digest}, Secret{SHA256: Digest("miss")}
@@ -219,9 +219,9 @@ func TestValidID(t *testing.T) {
 	}
 }
 
-// The benchmarks bound the part of a token request that is spent on the client:
-// one hash and a few comparisons, whatever the number of clients. A thousand of
-// them are busy; were it all, the benchmark would be one of the memory.
+// The benchmarks measure the look-up of the client in a token request: one hash and a few
+// comparisons, for any number of clients. They use a thousand clients in turn; with all of them,
+// they would measure the memory.
 func BenchmarkAuthenticate(b *testing.B) {
 	forRegistries(b, func(b *testing.B, r *Registry, ids, texts []string) {
 		for b.Loop() {
@@ -243,7 +243,7 @@ func BenchmarkLookup(b *testing.B) {
 	})
 }
 
-// BenchmarkChangeStored is what one push costs.
+// BenchmarkChangeStored measures the cost of one push.
 func BenchmarkChangeStored(b *testing.B) {
 	forRegistries(b, func(b *testing.B, r *Registry, ids, _ []string) {
 		for b.Loop() {

@@ -12,9 +12,8 @@ import (
 	"snowgate/internal/base62"
 )
 
-// The text of a client secret: a prefix by which scanners find leaked ones, 256
-// random bits and a check on typing errors. All digits are base62, most
-// significant first, zero padded.
+// The format of a client secret: a prefix that secret scanners can find, 256 random bits, and check
+// digits against typing errors. All digits are base62, most significant first, zero-padded.
 const (
 	secretPrefix = "sgs_"
 	randomLen    = base62.Width256
@@ -25,24 +24,23 @@ const (
 	SecretLen = checkedLen + checkLen
 )
 
-// ErrSecretFormat says that a text is not a client secret. Errors that match it with errors.Is say
-// why, and never repeat the text.
+// ErrSecretFormat is the error for a text that is not a client secret. Errors that match it with
+// errors.Is say why, and never contain the text.
 var ErrSecretFormat = errors.New("clients: not a client secret")
 
-// Plaintext is the text of a client secret. However it is printed or encoded,
-// it shows as [redacted]; the only way to the text is Reveal.
+// Plaintext is the text of a client secret. Printing or encoding it gives [redacted]; only Reveal
+// returns the text.
 type Plaintext struct{ text string }
 
-// NewSecret makes a client secret from 256 random bits. digest is what to keep
-// of it.
+// NewSecret makes a client secret from 256 random bits. digest is the form to store.
 func NewSecret() (secret Plaintext, digest [sha256.Size]byte) {
 	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails: it would crash the program instead
+	_, _ = rand.Read(random[:]) // never fails, see crypto/rand
 	secret = formatSecret(random)
 	return secret, Digest(secret.text)
 }
 
-// formatSecret writes random as a client secret.
+// formatSecret returns the client secret for the given random bits.
 func formatSecret(random [32]byte) Plaintext {
 	text := make([]byte, SecretLen)
 	copy(text, secretPrefix)
@@ -51,18 +49,16 @@ func formatSecret(random [32]byte) Plaintext {
 	return Plaintext{string(text)}
 }
 
-// Digest returns the SHA-256 of the whole secret text: the form in which
-// secrets are stored and compared. It does not allocate for a text of the length
-// of a client secret.
+// Digest returns the SHA-256 of the whole secret text, the form in which secrets are stored and
+// compared. It does not allocate for a text of the length of a client secret.
 func Digest(secret string) [sha256.Size]byte {
 	// A conversion of more than 32 bytes allocates; this copy stays on the stack.
 	var buffer [64]byte
 	return sha256.Sum256(append(buffer[:0], secret...))
 }
 
-// CheckSecret tells whether text has the form of a client secret and was not
-// damaged on the way. It says nothing about whether the secret is good.
-// The error matches [ErrSecretFormat].
+// CheckSecret checks the format and the check digits of text. It does not check whether a client
+// has this secret. The error matches [ErrSecretFormat].
 func CheckSecret(text string) error {
 	switch flaw := secretFlaw(text); flaw {
 	case "":
@@ -76,8 +72,8 @@ func CheckSecret(text string) error {
 
 const flawLength = "wrong length"
 
-// secretFlaw says why text is not a client secret, or nothing if it is one. It does not allocate,
-// and what it does depends on text alone.
+// secretFlaw returns why text is not a client secret, or "" if it is one. It does not allocate, and
+// its work depends on text alone.
 func secretFlaw(text string) string {
 	switch {
 	case !strings.HasPrefix(text, secretPrefix):
@@ -97,7 +93,7 @@ func secretFlaw(text string) string {
 	return ""
 }
 
-// checksum is crc32.ChecksumIEEE for a text, which it does not copy to the heap.
+// checksum is crc32.ChecksumIEEE for a string. It does not allocate.
 func checksum(text string) uint32 {
 	crc := ^uint32(0)
 	for i := range len(text) {
@@ -106,7 +102,7 @@ func checksum(text string) uint32 {
 	return ^crc
 }
 
-// Reveal returns the text itself, to be shown once to whoever made it.
+// Reveal returns the secret text, to be shown once to the caller who created it.
 func (p Plaintext) Reveal() string { return p.text }
 
 const redacted = "[redacted]"
@@ -117,5 +113,5 @@ func (p Plaintext) String() string { return redacted }
 // Format prints [redacted] for every verb and flag.
 func (p Plaintext) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText returns [redacted]; JSON, YAML and structured logs go through it.
+// MarshalText returns [redacted]. Encoders of JSON, YAML and structured logs use it.
 func (p Plaintext) MarshalText() ([]byte, error) { return []byte(redacted), nil }

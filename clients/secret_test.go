@@ -14,7 +14,7 @@ import (
 	"snowgate/internal/base62"
 )
 
-// vector is a secret worked out by hand, see TestFormatSecret.
+// vector is a secret that was computed by hand, see TestFormatSecret.
 func vector() [32]byte {
 	var random [32]byte
 	for i := range random {

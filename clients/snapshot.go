@@ -19,20 +19,20 @@ type snapshot struct {
 	secrets [MaxSecrets + 1]int
 }
 
-// entry is one client of a snapshot with what is noted about it.
+// entry is one client of a snapshot, with the times at which its secrets were used.
 type entry struct {
 	client Client
 	uses   []*use // of the secret with the same index
 }
 
-// next returns a copy of s with the version that follows.
+// next returns a copy of s with the next version.
 func (s *snapshot) next() *snapshot {
 	next := *s
 	next.version++
 	return &next
 }
 
-// get returns the client that counts, nil if there is none.
+// get returns the client with the given id, the configured one if there are two, or nil.
 func (s *snapshot) get(id string) *entry {
 	if e := s.configured[id]; e != nil {
 		return e
@@ -40,7 +40,7 @@ func (s *snapshot) get(id string) *entry {
 	return s.stored.get(id)
 }
 
-// all iterates over the clients that count.
+// all iterates over all clients but the hidden ones.
 func (s *snapshot) all(yield func(*entry) bool) {
 	for _, e := range s.configured {
 		if !yield(e) {
@@ -54,8 +54,8 @@ func (s *snapshot) all(yield func(*entry) bool) {
 	}
 }
 
-// slots is the number of comparisons of every authentication: the largest number
-// of secrets that any client has, at least 1.
+// slots returns the number of comparisons of every authentication: the largest number of secrets of
+// any client, at least 1.
 func (s *snapshot) slots() int {
 	for n := MaxSecrets; n > 1; n-- {
 		if s.secrets[n] > 0 {
@@ -65,7 +65,7 @@ func (s *snapshot) slots() int {
 	return 1
 }
 
-// count counts the clients by their secrets afresh.
+// count sets secrets by counting all clients.
 func (s *snapshot) count() {
 	s.secrets = [MaxSecrets + 1]int{}
 	for _, e := range s.configured {
@@ -83,7 +83,7 @@ func (s *snapshot) recount(e *entry, by int) {
 	}
 }
 
-// clashes tells why all cannot be the configured clients, nil if they can.
+// clashes returns the [*ClashError] for all as the configured clients, nil if there is none.
 func (s *snapshot) clashes(all []Client) error {
 	seen := make(map[string]bool, len(all))
 	var e ClashError
@@ -104,9 +104,8 @@ func (s *snapshot) clashes(all []Client) error {
 	return &e
 }
 
-// shards is a map that is cheap to change by copying: a change copies one of its
-// parts, a look-up costs one more hash than that in a plain map. The zero value
-// is empty.
+// shards is a map for copy-on-write: a change copies only one of its parts. A look-up costs one
+// more hash than in a plain map. The zero value is empty.
 type shards struct {
 	parts *[shardCount]map[string]*entry
 }
@@ -137,7 +136,7 @@ func (m shards) all(yield func(*entry) bool) {
 	}
 }
 
-// edit begins a change of m, which stays as it is.
+// edit begins a change. It does not change m.
 func (m shards) edit() *shardEdit {
 	e := &shardEdit{parts: new([shardCount]map[string]*entry)}
 	if m.parts != nil {
@@ -146,8 +145,7 @@ func (m shards) edit() *shardEdit {
 	return e
 }
 
-// shardEdit is a change of [shards] under way. Parts are copied when they are
-// first changed.
+// shardEdit is a change of [shards] in progress. It copies a part when it first changes it.
 type shardEdit struct {
 	parts *[shardCount]map[string]*entry
 	own   [shardCount]bool

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// use is when one secret was last used, in Unix seconds; 0 is never. It is shared
-// by all snapshots that hold the secret, so that no use gets lost in a change.
+// use is when one secret was last used, in Unix seconds; 0: never. All snapshots with the secret
+// share it, so a change of the client loses no use.
 type use struct {
 	last    atomic.Int64
-	drained atomic.Int64 // what Used has returned already
+	drained atomic.Int64 // the last value that Used has returned
 }
 
-// at notes a use. A busy client costs one write a second.
+// at records a use. A busy client causes one write a second.
 func (u *use) at(now time.Time) { raise(&u.last, now.Unix()) }
 
 func raise(cell *atomic.Int64, to int64) {
@@ -23,8 +23,8 @@ func raise(cell *atomic.Int64, to int64) {
 	}
 }
 
-// entry makes the entry of a client. before is the entry it takes the place of,
-// or nil; secrets that are in both stay the same.
+// entry returns the entry of a client. before is the entry that it replaces, or nil; the uses of
+// secrets in both are shared.
 func (r *Registry) entry(c Client, before *entry) *entry {
 	c.DefaultTTL = r.defaultTTL
 	e := &entry{client: c, uses: make([]*use, len(c.Secrets))}
@@ -36,7 +36,7 @@ func (r *Registry) entry(c Client, before *entry) *entry {
 	return e
 }
 
-// use returns the note on a secret, nil if e is nil or does not have the secret.
+// use returns the use of a secret; nil if e is nil or does not have the secret.
 func (e *entry) use(s Secret) *use {
 	if e == nil {
 		return nil
@@ -49,9 +49,8 @@ func (e *entry) use(s Secret) *use {
 	return nil
 }
 
-// Used returns the last use of every secret that was used since Used was last
-// called. It is meant to be called once a minute; what it returns goes to
-// [Store.Touch], or back with [Registry.Unused] if that fails.
+// Used returns the last use of every secret that was used since the last call. The caller passes
+// the result to [Store.Touch], about once a minute, or to [Registry.Unused] if that fails.
 func (r *Registry) Used() []Use {
 	var list []Use
 	for e := range r.current.Load().all {
@@ -71,7 +70,7 @@ func (r *Registry) Used() []Use {
 	return list
 }
 
-// Unused takes back what [Registry.Used] returned, to be returned again.
+// Unused makes the next call of [Registry.Used] return list again.
 func (r *Registry) Unused(list []Use) {
 	s := r.current.Load()
 	for _, u := range list {
@@ -81,8 +80,7 @@ func (r *Registry) Unused(list []Use) {
 	}
 }
 
-// LastUsed returns when a secret was last used on this gateway, the zero time if
-// it was not.
+// LastUsed returns when a secret was last used on this gateway; zero: never.
 func (r *Registry) LastUsed(ref SecretRef) time.Time {
 	cell := r.current.Load().get(ref.Client).useOf(ref.Secret)
 	if cell == nil || cell.last.Load() == 0 {
@@ -91,7 +89,7 @@ func (r *Registry) LastUsed(ref SecretRef) time.Time {
 	return time.Unix(cell.last.Load(), 0).UTC()
 }
 
-// useOf returns the note on the secret of the given name, nil if there is none.
+// useOf returns the use of the secret with the given id, or nil.
 func (e *entry) useOf(secret string) *use {
 	if e == nil {
 		return nil

@@ -12,8 +12,8 @@ const (
 	authMethod = "client_secret_basic"
 )
 
-// View is the JSON form of a client as it is shown: its document, and beside it
-// what the server says. It never holds a secret or a digest.
+// View is the JSON form of a client in responses: its document and the members that the server
+// adds. It never holds a secret or a digest.
 type View struct {
 	ID         string       `json:"client_id"`
 	Name       string       `json:"client_name,omitempty"`
@@ -31,7 +31,7 @@ type View struct {
 	Secrets    []SecretView `json:"secrets"`
 }
 
-// SecretView is the JSON form of a secret as it is shown.
+// SecretView is the JSON form of a secret in responses.
 type SecretView struct {
 	ID         string     `json:"id"`
 	CreatedAt  *time.Time `json:"created_at,omitempty"`
@@ -39,8 +39,8 @@ type SecretView struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 }
 
-// View returns the JSON form of c. used, which may be nil, tells when secrets
-// were last used; see [Store.LastUsed].
+// View returns the JSON form of c. used holds the last uses of secrets, see [Store.LastUsed]; it
+// may be nil.
 func (c *Client) View(used map[SecretRef]time.Time) View {
 	v := View{
 		ID:         c.ID,
@@ -67,7 +67,7 @@ func (c *Client) View(used map[SecretRef]time.Time) View {
 	return v
 }
 
-// orNil returns nil for the zero time, which JSON would show as the year 1.
+// orNil returns nil for the zero time, which JSON would encode as the year 1.
 func orNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -76,7 +76,7 @@ func orNil(t time.Time) *time.Time {
 	return &utc
 }
 
-// serverMembers are the members of a view that an operator cannot state.
+// serverMembers are the members of a view that an operator cannot set.
 var serverMembers = []string{"source", "created_at", "updated_at", "secrets"}
 
 func isServerMember(name string) bool { return slices.Contains(serverMembers, name) }

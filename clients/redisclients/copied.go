@@ -2,16 +2,16 @@ package redisclients
 
 import "snowgate/clients"
 
-// entry is what Redis said about one client.
+// entry is the state of one client in Redis.
 type entry struct {
 	id       string
-	revision uint64          // of its last change; 0 if Redis knows nothing of it
+	revision uint64          // of its last change; 0: Redis has no record of the client
 	exists   bool            // whether there is a document
-	client   *clients.Client // what it says, nil if it was not read or err is set
-	err      error           // why it cannot be read
+	client   *clients.Client // the decoded document; nil: not read, or err is set
+	err      error           // why it cannot be decoded
 }
 
-// version is what the copy holds of one client.
+// version is the state of one client in the local copy.
 type version struct {
 	revision uint64
 	state    state
@@ -22,14 +22,14 @@ type state uint8
 const (
 	alive   state = iota
 	deleted       // remembered, so that it does not come back
-	damaged       // there is a document, which cannot be read
+	damaged       // its document cannot be decoded
 )
 
 // copied records which version of each client the registry holds.
 type copied struct {
 	versions map[string]version
 	count    [3]int // by state
-	// restored is the mark of the last restoration that the copy has seen.
+	// restored is the last restoration mark of Redis that the copy has seen.
 	restored string
 	// odd is the difference between the numbers in Redis and those of the copy when everything was
 	// compared last: the entries that cannot be parsed. Any other difference means that something
@@ -37,10 +37,10 @@ type copied struct {
 	odd counts
 }
 
-// counts are numbers of entries in Redis.
+// counts are the numbers of documents and of recorded changes.
 type counts struct{ documents, changes int }
 
-// minus returns what n has more than the copy.
+// minus returns by how much n exceeds the numbers of the copy.
 func (c *copied) minus(n counts) counts {
 	documents := c.count[alive] + c.count[damaged]
 	return counts{n.documents - documents, n.changes - documents - c.count[deleted]}
@@ -51,7 +51,7 @@ func (c *copied) minus(n counts) counts {
 func (c *copied) set(id string, v version) bool {
 	known, ok := c.versions[id]
 	if v.revision == 0 {
-		return false // Redis knows nothing of it, not even that it was deleted
+		return false // Redis has neither the client nor its deletion
 	}
 	mended := v.revision == known.revision && v.state == alive && known.state != alive
 	if ok && v.revision <= known.revision && !mended {
@@ -65,8 +65,8 @@ func (c *copied) set(id string, v version) bool {
 	return true
 }
 
-// apply makes the registry hold what is news in list, which names no client
-// twice.
+// apply puts those entries of list into the registry that are newer than the copy. list has no
+// client twice.
 func (s *Store) apply(list []entry) {
 	var remarks []error
 	s.mu.Lock()

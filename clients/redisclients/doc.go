@@ -1,10 +1,9 @@
-// Package redisclients keeps the clients of the registry in Redis: it is the
-// [clients.Store] of all gateways that share one.
+// Package redisclients implements [clients.Store] in Redis. All gateways that use the same Redis
+// share the clients.
 //
 // # Keys
 //
-// All keys have one hash tag, so that a script can change them together in a
-// cluster too:
+// All keys have the same hash tag, so that a script can change them together in a cluster, too:
 //
 //	{<prefix>}:rev   hash: v, the revision of everything that gateways share; g:<client>, generations of tokens
 //	{<prefix>}:c     hash: client id → document, with digests of secrets only
@@ -14,24 +13,21 @@
 //
 // # Changes
 //
-// A change is one script, so it is made in full or not at all, and one round
-// trip: what is to be changed is in memory, and the script makes sure that it has
-// not changed since. Every change has a random name, which the document keeps: if
-// the response gets lost and the command is sent again, by go-redis or by
-// [Store] itself, the script finds its own change and says so. If the last
-// attempt gets no response either, the error says that Redis cannot be asked; the
-// change may have been made. To make it again is safe then: a creation fails with
-// clients.ErrExists, any other change with clients.ErrConflict or
-// clients.ErrNotFound.
+// A change is one script in one round trip, so it is atomic. The gateway prepares it from its copy
+// of the client, and the script checks that the client has not changed since. Every change has a
+// random operation name, which is stored in the document. If the response is lost and go-redis or
+// [Store] sends the command again, the script recognises its own change and reports success. If the
+// last attempt gets no response either, the error says that Redis is unavailable, although the
+// change may have been made. It is then safe to repeat the change: a creation fails with
+// clients.ErrExists, any other change with clients.ErrConflict or clients.ErrNotFound.
 //
 // # Copies
 //
-// Each gateway holds all clients in its [clients.Registry]. [Store.Refresh] reads
-// what has changed since the revision that the copy has. If Redis has forgotten
-// something, by a failover or a restart without its data, the copies are not cut
-// down to it: of each client the latest revision counts, wherever it is, and what
-// is missing in Redis is given back. Deletions are remembered like any other
-// change, so no client comes back that the gateway knows to be deleted. Only if a
-// gateway has missed a deletion, and Redis then forgets it, does that client
-// come back. Last uses are not given back.
+// Each gateway holds all clients in its [clients.Registry]. [Store.Refresh] reads the changes since
+// the revision of the copy. A failover, or a restart without data, may lose changes. Then the
+// gateways keep what they have: for each client the latest revision wins, in Redis or in a copy,
+// and the gateways write back what Redis has lost. Deletions are recorded like other changes, so a
+// gateway never brings back a client that it knows to be deleted. A deleted client comes back only
+// if Redis loses the deletion and a gateway has not seen it. The times at which secrets were last
+// used are not written back.
 package redisclients

@@ -20,9 +20,9 @@ func (e *Error) Error() string { return fmt.Sprintf("redisclients: cannot %s: %v
 // Unwrap returns [clients.ErrUnavailable] and the cause.
 func (e *Error) Unwrap() []error { return []error{clients.ErrUnavailable, e.Err} }
 
-// DamagedError says that the document of a client in Redis cannot be read: it was
-// written by a later version, or by hand. The gateway goes on with what it knows
-// of the client from before, if anything.
+// DamagedError is reported for a client whose document in Redis cannot be decoded, because a later
+// version or a person wrote it. The gateway keeps using the last document that it could decode, if
+// any.
 type DamagedError struct {
 	Client string
 	Err    error
@@ -35,8 +35,8 @@ func (e *DamagedError) Error() string {
 // Unwrap returns the cause.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// NewerError says that the document of a client has members that only a newer version knows. They are
-// ignored, and kept when the client is changed.
+// NewerError is reported for a document with members that only a newer version knows. The gateway
+// ignores them, and keeps them when the client is changed.
 type NewerError struct {
 	Client  string
 	Members string // of a JSON object, without the braces
@@ -46,8 +46,8 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("redisclients: a newer version wrote the client %s with more than this one knows, which is ignored: %.200s; upgrade this gateway", e.Client, e.Members)
 }
 
-// LostError says that Redis had forgotten changes of clients, which this gateway
-// has given back.
+// LostError reports that Redis had lost changes of clients, and that this gateway has written them
+// back.
 type LostError struct{ Restored int }
 
 func (e *LostError) Error() string {

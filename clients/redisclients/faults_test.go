@@ -13,8 +13,8 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// content is everything that is kept about clients, but for the last uses and
-// the ends of generations, which depend on the time.
+// content returns all stored data about clients, except the last uses and the ends of generations,
+// which depend on the time.
 func content(t *testing.T, rdb redis.UniversalClient) map[string]string {
 	t.Helper()
 	all := map[string]string{"v": rdb.HGet(t.Context(), "{sg}:rev", "v").Val()}
@@ -27,7 +27,7 @@ func content(t *testing.T, rdb redis.UniversalClient) map[string]string {
 	return all
 }
 
-// wantWhole checks that what is kept fits together.
+// wantWhole checks that the stored data is consistent.
 func wantWhole(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	all := content(t, rdb)
@@ -46,7 +46,7 @@ func wantWhole(t *testing.T, rdb redis.UniversalClient) {
 type change struct {
 	name string
 	do   func(t *testing.T, g *gateway, expected uint64) error
-	// again is what doing it anew meets if it was done.
+	// again is the error of repeating the change after it was made.
 	again error
 }
 
@@ -75,8 +75,8 @@ var changes = []change{
 	}, clients.ErrNotFound},
 }
 
-// A change whose connection is cut, before or after any command that it sends,
-// is made in full or not at all, and made once, however often it is sent.
+// TestCutConnections: a change is made in full or not at all, and at most once, wherever the
+// connection is cut, and however often the command is sent.
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -136,7 +136,7 @@ func testCut(t *testing.T, server *redistest.Server, clean *redis.Client, ch cha
 	}
 	made := after["v"] == "3"
 
-	// Done anew by the operator, it is done then, or found done.
+	// If the operator repeats the change, it is made now, or the error says that it was made.
 	w.mu.Lock()
 	w.cut = nil
 	w.mu.Unlock()
@@ -147,7 +147,7 @@ func testCut(t *testing.T, server *redistest.Server, clean *redis.Client, ch cha
 	if err := ch.do(t, g, two.After.Revision); !errors.Is(err, want) {
 		t.Errorf("done anew = %v, want %v", err, want)
 	}
-	// And all gateways agree about it.
+	// All gateways have the same result.
 	g.refresh(t, false)
 	observer.refresh(t, true)
 	if diff := cmp.Diff(observer.known(), g.known()); diff != "" {
@@ -158,7 +158,7 @@ func testCut(t *testing.T, server *redistest.Server, clean *redis.Client, ch cha
 	}
 }
 
-// known are the clients that the gateway knows from the store.
+// known returns the clients that the gateway knows from the store.
 func (g *gateway) known() map[string]clients.Client {
 	all := map[string]clients.Client{}
 	page, _ := g.registry.Page("", 1_000_000, nil)

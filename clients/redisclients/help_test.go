@@ -109,7 +109,7 @@ func newGateway(rdb redis.UniversalClient) *gateway {
 	g := &gateway{registry: clients.NewRegistry(time.Hour)}
 	g.registry.Follow(func() bool { return true }, nil)
 	g.Store = New(rdb, g.registry, Options{
-		Timeout: 10 * time.Second, // nothing here is about how busy the machine is
+		Timeout: 10 * time.Second, // long, because a busy machine must not fail these tests
 		MaxTTL:  time.Hour,
 		Now:     func() time.Time { return noon },
 		Report: func(err error) {
@@ -132,7 +132,7 @@ func (g *gateway) refresh(t testing.TB, full bool) {
 	}
 }
 
-// ids are the clients of the store that the gateway knows, in order.
+// ids returns the clients of the store that the gateway knows, in order.
 func (g *gateway) ids() string {
 	page, _ := g.registry.Page("", 1_000_000, nil)
 	var ids []string
@@ -163,7 +163,7 @@ func create(t testing.TB, g *gateway, id string) *clients.Client {
 	return change.After
 }
 
-// wire is a connection pool's way to Redis that can be cut around the scripts.
+// wire cuts the connections of a pool before or after a script.
 type wire struct {
 	mu      sync.Mutex
 	scripts int             // sent so far
@@ -174,11 +174,11 @@ type cut int
 
 const (
 	intact    cut = iota
-	cutBefore     // the script does not get to Redis
-	cutAfter      // its response does not come back
+	cutBefore     // the script does not reach Redis
+	cutAfter      // its response is lost
 )
 
-// cutting returns a pool whose connections are cut as w says.
+// cutting returns a pool whose connections w cuts.
 func cutting(t testing.TB, url string, w *wire) *redis.Client {
 	t.Helper()
 	o, err := redis.ParseURL(url)
@@ -201,7 +201,7 @@ func cutting(t testing.TB, url string, w *wire) *redis.Client {
 type cutConn struct {
 	net.Conn
 	wire *wire
-	dead bool // once what was sent is answered
+	dead bool // once the response to the last command was read
 }
 
 func (c *cutConn) Write(b []byte) (int, error) {

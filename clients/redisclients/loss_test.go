@@ -18,8 +18,8 @@ import (
 // sharedKeys are the keys that a change writes.
 var sharedKeys = []string{"{sg}:rev", "{sg}:c", "{sg}:cs", "{sg}:cm"}
 
-// backup is the content of the keys at one time, as a replica may have it that
-// becomes the primary.
+// backup is the content of the keys at one time, such as that of a lagging replica that is
+// promoted.
 type backup struct {
 	hashes map[string]map[string]string
 	index  []redis.Z
@@ -90,7 +90,7 @@ func testWiped(t *testing.T, rdb redis.UniversalClient) {
 	fresh := newGateway(rdb)
 	fresh.refresh(t, true)
 	fresh.wantIDs(t, "new, and nothing is there", "")
-	first.refresh(t, false) // it sees by itself that something is wrong
+	first.refresh(t, false) // Poll notices the loss
 	first.wantLoss(t, 3)
 	second.refresh(t, false)
 	fresh.refresh(t, false)
@@ -107,14 +107,14 @@ func testWiped(t *testing.T, rdb redis.UniversalClient) {
 	}
 	wantWhole(t, rdb)
 
-	// The revision alone may have been given back already, by another part of
-	// the gateway, and even have grown.
+	// Another part of the gateway may have restored the revision alone, which may even have grown
+	// since.
 	wipe()
 	rdb.HSet(t.Context(), "{sg}:rev", "v", 100)
 	second.refresh(t, false)
 	second.wantLoss(t, 3)
 
-	// A change meets the loss before anybody has looked.
+	// A change is made before any gateway has noticed the loss.
 	wipe()
 	if _, err := second.Create(t.Context(), document("a"), issue()); !errors.Is(err, clients.ErrExists) {
 		t.Errorf("Create of a client that Redis has forgotten = %v, want ErrExists", err)
@@ -135,7 +135,7 @@ func testWiped(t *testing.T, rdb redis.UniversalClient) {
 	wantWhole(t, rdb)
 }
 
-// Part of what is kept is lost.
+// testPartsLost: Redis loses a part of the data.
 func testPartsLost(t *testing.T, rdb redis.UniversalClient) {
 	g := newGateway(rdb)
 	for _, id := range []string{"a", "b", "c"} {
@@ -170,8 +170,7 @@ func testPartsLost(t *testing.T, rdb redis.UniversalClient) {
 	check("one of the list", newGateway(rdb), 1)
 }
 
-// Redis falls back to an earlier state, as by a failover to a replica that was
-// behind.
+// testRolledBack: Redis returns to an earlier state, as after a failover to a replica that lagged.
 func testRolledBack(t *testing.T, rdb redis.UniversalClient) {
 	ctx, first, second := t.Context(), newGateway(rdb), newGateway(rdb)
 	create(t, first, "a")
@@ -201,7 +200,7 @@ func testRolledBack(t *testing.T, rdb redis.UniversalClient) {
 		}
 	}
 
-	// With another change in the meantime the revision tells nothing.
+	// After another change, the revision does not show the loss.
 	earlier = save(t, rdb)
 	if _, err := first.Update(ctx, document("a"), 0); err != nil {
 		t.Fatal(err)
@@ -209,7 +208,7 @@ func testRolledBack(t *testing.T, rdb redis.UniversalClient) {
 	first.refresh(t, false)
 	earlier.restore(t, rdb)
 	create(t, second, "c")
-	second.refresh(t, false) // so what is given back is no news by its revision
+	second.refresh(t, false) // so the restored revision is not newer
 	first.refresh(t, true)
 	first.wantLoss(t, 1)
 	second.refresh(t, false)
@@ -221,8 +220,8 @@ func testRolledBack(t *testing.T, rdb redis.UniversalClient) {
 	wantWhole(t, rdb)
 }
 
-// A gateway that knows of a deletion but not of the creation that followed does
-// not take the client away from those who do.
+// testDeletionIsNotTheLastWord: a gateway that knows of a deletion, but not of the creation after
+// it, does not delete the client in Redis.
 func testDeletionIsNotTheLastWord(t *testing.T, rdb redis.UniversalClient) {
 	first, second := newGateway(rdb), newGateway(rdb)
 	create(t, first, "a")
@@ -359,8 +358,8 @@ func testNewerMembers(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// More clients than fit into a page, also such that were changed at one
-// revision, which happens when two histories are joined.
+// testManyClients: there are more clients than fit into a page, and several with the same revision,
+// which can happen after a loss.
 func testManyClients(t *testing.T, rdb redis.UniversalClient) {
 	const many = 2*documentsAtOnce + 20
 	ctx := t.Context()
@@ -392,8 +391,8 @@ func testManyClients(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// Whatever happens in whatever order, all gateways end up with the same clients;
-// and as long as nothing is lost, with those of the last change of each.
+// TestGatewaysAgree: after random operations all gateways have the same clients and, if Redis has
+// lost nothing, the last version of each.
 func TestGatewaysAgree(t *testing.T) {
 	t.Parallel()
 	rdb := connect(t, startEmbedded(t))

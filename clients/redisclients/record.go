@@ -20,12 +20,11 @@ import (
 // recordVersion is the version of the stored form.
 const recordVersion = 1
 
-// maxExact is the greatest number that Lua does not round.
+// maxExact is the greatest integer up to which numbers in Lua are exact.
 const maxExact = 1 << 53
 
-// record is the stored form of a client. Instants are Unix milliseconds, 0 for
-// none; durations are milliseconds. The scripts read and write the first four
-// members, so these stay in front.
+// record is the stored form of a client. Instants are Unix milliseconds, 0 for none; durations are
+// milliseconds. The scripts access the first four members by position, so these must stay first.
 type record struct {
 	Version    int    `json:"v"`
 	Revision   uint64 `json:"rev"`
@@ -73,11 +72,11 @@ func encodeRecord(c *clients.Client) (string, error) {
 	return strings.TrimSuffix(text, "}") + "," + c.Extra + "}", nil
 }
 
-// encodeRest encodes the part of a record that a script puts behind the operation. It returns an
-// error for a client that could not be decoded again, so that no record gets into Redis that no
-// gateway can read.
+// encodeRest encodes the members of a record after the operation, to which a script adds the first
+// four. It returns an error for a client that decodeRecord would refuse, so that no gateway stores
+// a record that none can read.
 func encodeRest(c clients.Client) (string, error) {
-	c.Revision = 1 // whatever it gets
+	c.Revision = 1 // any valid revision; the script sets the real one
 	text, err := encodeRecord(&c)
 	if err != nil {
 		return "", err
@@ -92,9 +91,9 @@ func encodeRest(c clients.Client) (string, error) {
 	return rest, nil
 }
 
-// decodeRecord reads the stored form of the client id. Members that it does not know are kept in
-// Extra: a newer version adds only such to the same version of the form as older ones may ignore.
-// Other than that it accepts only what could have been encoded.
+// decodeRecord decodes the stored form of the client id. It keeps unknown members in Extra: within
+// one version of the form, a newer release adds only members that older ones may ignore. Apart from
+// that, it accepts only what encodeRecord can have written.
 func decodeRecord(id, text string) (clients.Client, error) {
 	var r record
 	extra, err := decodeMembers(text, &r)
@@ -112,7 +111,7 @@ func decodeRecord(id, text string) (clients.Client, error) {
 	return c, err
 }
 
-// decodeMembers reads the members of text that record has, and returns the others.
+// decodeMembers decodes the members of text that record has, and returns the others.
 func decodeMembers(text string, r *record) (extra string, err error) {
 	if err := decodeStrictly([]byte(text), r); err == nil {
 		return "", nil
@@ -140,8 +139,8 @@ func decodeMembers(text string, r *record) (extra string, err error) {
 	return strings.TrimSuffix(strings.TrimPrefix(rest, "{"), "}"), err
 }
 
-// decodeStrictly reads one JSON object that has no other members than record has. Neither has a
-// secret: a newer version that adds one there may mean that the secret is checked in another way.
+// decodeStrictly decodes one JSON object and refuses unknown members, those of secrets included: a
+// newer version that adds one to a secret may check the secret in another way.
 func decodeStrictly(text []byte, r *record) error {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
@@ -167,7 +166,7 @@ var recordMembers = func() (names []string) {
 func encode(v any) (string, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // nobody shows it in a page, and & is common in URIs
+	enc.SetEscapeHTML(false) // the text is not put into HTML, and & is common in URIs
 	if err := enc.Encode(v); err != nil {
 		return "", err
 	}
@@ -200,7 +199,7 @@ func (r *record) client() (clients.Client, error) {
 	return c, nil
 }
 
-// fault says what is wrong with a record, nothing if all is well.
+// fault returns what is wrong with a record, or "".
 func (r *record) fault() string {
 	list, err := scope.Parse(r.Scope)
 	const longest = int64(1<<63-1) / int64(time.Millisecond)

@@ -7,14 +7,13 @@ import (
 	"slices"
 )
 
-// How much one script returns or takes, so that it does not keep Redis busy.
+// Limits on what one script returns or takes, so that it does not block Redis for long.
 const (
 	documentsAtOnce = 500
 	changesAtOnce   = 2000
 )
 
-// Revision is the revision that the copy in the registry has: what was changed up
-// to it is in the copy.
+// Revision returns the revision of the copy in the registry, which has all changes up to it.
 func (s *Store) Revision() uint64 { return s.registry.Revision() }
 
 // Refresh compares the registry with Redis, reads what differs, and writes back what Redis has
@@ -28,8 +27,9 @@ func (s *Store) Refresh(ctx context.Context) error {
 	return s.compare(ctx)
 }
 
-// Poll is Refresh by reading the changes since the last call alone: one round trip for 500 changed
-// clients. It compares everything if nothing was read before, or if a change seems to be missing.
+// Poll is a cheaper Refresh: it reads only the changes since the last call, in one round trip for
+// 500 changed clients. It does a full Refresh if nothing was read before, or if a change seems to
+// be missing.
 func (s *Store) Poll(ctx context.Context) error {
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (s *Store) Poll(ctx context.Context) error {
 	return s.compare(ctx)
 }
 
-// enter waits until no other refresh runs.
+// enter waits until no other refresh is running.
 func (s *Store) enter(ctx context.Context) error {
 	select {
 	case s.refreshing <- struct{}{}:
@@ -56,8 +56,8 @@ func (s *Store) enter(ctx context.Context) error {
 
 func (s *Store) exit() { <-s.refreshing }
 
-// catchUp reads what is newer than the copy. It reports false if the copy may
-// not be complete then.
+// catchUp reads the changes since the revision of the copy. It returns false if the copy may be
+// incomplete afterwards.
 func (s *Store) catchUp(ctx context.Context) (bool, error) {
 	since := s.Revision()
 	page, err := s.scan(ctx, since, true)
@@ -74,12 +74,12 @@ func (s *Store) catchUp(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// rounds is how often everything is compared until copy and Redis agree.
+// rounds is the maximum number of comparisons until the copy and Redis agree.
 const rounds = 5
 
 var errUnsettled = errors.New("clients keep being lost")
 
-// compare makes copy and Redis equal: of each client the later version counts.
+// compare makes the copy and Redis equal: for each client the later version wins.
 func (s *Store) compare(ctx context.Context) error {
 	const op = "compare the clients"
 	for range rounds {
@@ -105,7 +105,7 @@ func (s *Store) compare(ctx context.Context) error {
 	return failure(op, errUnsettled)
 }
 
-// settle notes that the copy is that of a page that lists all changes.
+// settle records that the copy equals p, which lists all changes.
 func (s *Store) settle(p page) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Store) settle(p page) {
 	s.registry.Complete(p.revision)
 }
 
-// fetch applies what is newer in Redis than in the copy.
+// fetch applies the clients that are newer in Redis than in the copy.
 func (s *Store) fetch(ctx context.Context, p page) error {
 	if p.documents {
 		s.apply(p.entries)
@@ -129,8 +129,8 @@ func (s *Store) fetch(ctx context.Context, p page) error {
 	return nil
 }
 
-// newer returns the clients that the copy does not have as Redis has them. With
-// the same revision a document is newer than none: it had been lost by itself.
+// newer returns the clients that are newer in Redis than in the copy. At the same revision, a
+// document is newer than none, because Redis had lost the document.
 func (s *Store) newer(p page) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +144,8 @@ func (s *Store) newer(p page) []string {
 	return ids
 }
 
-// lost returns the clients that the copy has a later version of than Redis, or
-// that Redis has but does not list, with what to give back to Redis.
+// lost returns what to write back to Redis: the clients whose version in the copy is later or, if
+// there are none, the documents that Redis has but does not list.
 func (s *Store) lost(ctx context.Context, p page) (map[string]loss, error) {
 	listed := make(map[string]entry, len(p.entries))
 	documents := 0
@@ -162,7 +162,7 @@ func (s *Store) lost(ctx context.Context, p page) (map[string]loss, error) {
 	return lost, nil
 }
 
-// loss is what Redis should know of a client.
+// loss is what to write back about a client.
 type loss struct {
 	revision uint64
 	document string // empty if the client was deleted
@@ -185,13 +185,12 @@ func (s *Store) lostFrom(listed map[string]entry) map[string]loss {
 			if text, err := encodeRecord(c); err == nil {
 				lost[id] = loss{known.revision, text}
 			}
-		} // what is damaged nobody here knows better
+		} // there is nothing to write back for a damaged document
 	}
 	return lost
 }
 
-// unlisted returns the documents that are there although the list of changes
-// does not have them.
+// unlisted returns the documents in Redis that are missing from its list of changes.
 func (s *Store) unlisted(ctx context.Context, listed map[string]entry) (map[string]loss, error) {
 	lost := map[string]loss{}
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
@@ -210,7 +209,7 @@ func (s *Store) unlisted(ctx context.Context, listed map[string]entry) (map[stri
 	return lost, nil
 }
 
-// documents returns some of the documents, ids and texts in turn.
+// documents returns one page of the documents, ids and texts in turn.
 func (s *Store) documents(ctx context.Context, cursor uint64) (page []string, next uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -221,7 +220,7 @@ func (s *Store) documents(ctx context.Context, cursor uint64) (page []string, ne
 	return page, next, err
 }
 
-// restore gives clients back to Redis.
+// restore writes clients back to Redis.
 func (s *Store) restore(ctx context.Context, lost map[string]loss) error {
 	args := make([]any, 0, 3*len(lost))
 	for id, l := range lost {
@@ -248,7 +247,7 @@ func (s *Store) restore(ctx context.Context, lost map[string]loss) error {
 	return nil
 }
 
-// page is what a scan found.
+// page is the result of a scan.
 type page struct {
 	revision  uint64
 	counts    counts
@@ -257,14 +256,13 @@ type page struct {
 	entries   []entry
 }
 
-// scan lists the changes after a revision, each client once, with the documents
-// or without.
+// scan lists the changes after a revision, each client once, with or without the documents.
 func (s *Store) scan(ctx context.Context, since uint64, documents bool) (page, error) {
 	all, limit := page{documents: documents}, changesAtOnce
 	if documents {
 		limit = documentsAtOnce
 	}
-	at := map[string]int{} // where in all.entries
+	at := map[string]int{} // index in all.entries
 	for begun := false; ; begun = true {
 		next, err := s.scanPage(ctx, since, limit, documents)
 		if err != nil {
@@ -313,7 +311,7 @@ func (s *Store) scanPage(ctx context.Context, since uint64, limit int, documents
 	return p, err
 }
 
-// read returns clients as they are in Redis, in the order of the ids.
+// read returns the state of clients in Redis, in the order of ids.
 func (s *Store) read(ctx context.Context, ids []string) ([]entry, error) {
 	args := make([]any, len(ids))
 	for i, id := range ids {
@@ -330,7 +328,7 @@ func (s *Store) read(ctx context.Context, ids []string) ([]entry, error) {
 	return list, err
 }
 
-// parseEntries reads triples of client id, revision and document.
+// parseEntries decodes triples of client id, revision and document.
 func parseEntries(reply []string, documents bool) ([]entry, error) {
 	if len(reply)%3 != 0 {
 		return nil, errReply
@@ -351,7 +349,7 @@ func parseEntries(reply []string, documents bool) ([]entry, error) {
 	return list, nil
 }
 
-// decode reads the document of e.
+// decode decodes the document of e.
 func (e *entry) decode(text string) {
 	c, err := decodeRecord(e.id, text)
 	if err != nil {

@@ -33,7 +33,7 @@ var (
 	touchScript   = redisscript.New(sharedLua, touchLua)
 )
 
-// keys are the names of what the registry keeps in Redis.
+// keys are the names of the Redis keys and the channel.
 type keys struct{ revision, documents, secrets, uses, marks, channel string }
 
 func newKeys(prefix string) keys {
@@ -41,7 +41,7 @@ func newKeys(prefix string) keys {
 	return keys{tag + "rev", tag + "c", tag + "cs", tag + "cu", tag + "cm", tag + "push"}
 }
 
-// runner runs the scripts of this package, which get all keys and first the channel.
+// runner returns a runner whose scripts get all keys, and the channel as their first argument.
 func (k *keys) runner(rdb redis.Scripter) *redisscript.Runner {
 	return redisscript.NewRunner(rdb, []string{k.revision, k.documents, k.secrets, k.uses, k.marks}, k.channel)
 }

@@ -16,20 +16,20 @@ import (
 	"snowgate/internal/redisscript"
 )
 
-// Options says how clients are kept.
+// Options configures a [Store].
 type Options struct {
 	// Prefix starts every key. Default: "sg".
 	Prefix string
-	// Timeout bounds every round trip. Default: 250 ms.
+	// Timeout limits every round trip. Default: 250 ms.
 	Timeout time.Duration
-	// MaxTTL is the longest lifetime of a token that is configured. The end of a
-	// client is remembered for as long. Default: 24 h.
+	// MaxTTL is the longest token lifetime in the configuration. The generation of a disabled or
+	// deleted client is kept for as long. Default: 24 h.
 	MaxTTL time.Duration
-	// Now is the clock for the times that clients carry; it should follow Redis
-	// TIME. Default: time.Now.
+	// Now is the clock for the timestamps of clients; it should follow Redis TIME. Default:
+	// time.Now.
 	Now func() time.Time
-	// Report, if set, is told what an operator should know of: a
-	// [*DamagedError], a [*NewerError] or a [*LostError]. It must not block.
+	// Report, if set, is called with errors that an operator should see: [*DamagedError],
+	// [*NewerError] or [*LostError]. It must not block.
 	Report func(err error)
 }
 
@@ -52,13 +52,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// grace is added to the time for which the end of a client is remembered: clocks
-// differ a little, and a token's record outlives it by a second.
+// grace is added to the time for which a generation is kept, because clocks differ a little, and
+// the record of a token outlives the token by a second.
 const grace = time.Minute
 
-// Store keeps clients in Redis, and a registry up to date with it. It implements
-// [clients.Store] and is safe for concurrent use. Whatever keeps Redis from being
-// asked is an [*Error], which matches [clients.ErrUnavailable].
+// Store keeps clients in Redis and keeps a registry current with it. It implements [clients.Store]
+// and is safe for concurrent use. If Redis does not respond, the error is an [*Error], which
+// matches [clients.ErrUnavailable].
 type Store struct {
 	rdb        redis.UniversalClient
 	keys       keys
@@ -67,16 +67,15 @@ type Store struct {
 	options    Options
 	refreshing chan struct{} // has a value while a refresh runs
 
-	mu     sync.Mutex // held while the copy changes, never while waiting for Redis
+	mu     sync.Mutex // held while the copy changes, never during a round trip
 	copied copied
 }
 
 var _ clients.Store = (*Store)(nil)
 
-// New returns a store that keeps its clients in registry as well. It contacts
-// nobody: the registry is filled by [Store.Refresh]. rdb is any client of
-// go-redis; make it with ContextTimeoutEnabled, or a Redis that hangs delays
-// callers for longer than Timeout.
+// New returns a store that also keeps its clients in registry. It does not contact Redis:
+// [Store.Refresh] fills the registry. rdb may be any client of go-redis. Set its option
+// ContextTimeoutEnabled; otherwise a Redis that hangs delays callers for longer than Timeout.
 func New(rdb redis.UniversalClient, registry *clients.Registry, o Options) *Store {
 	o = o.withDefaults()
 	keys := newKeys(o.Prefix)
@@ -115,7 +114,7 @@ func (s *Store) Create(ctx context.Context, d clients.Document, secret clients.C
 	return change, nil
 }
 
-// Operations of a change, as its record names them.
+// Notes of a [clients.Change].
 const (
 	noSecrets = "The client has no secret: it gets no tokens until one is added."
 	stopped   = "The tokens that the client has are not good any more, on every gateway."
@@ -154,8 +153,8 @@ func (s *Store) AddSecret(ctx context.Context, id string, secret clients.Credent
 	})
 }
 
-// endBy returns a copy of secrets without those that have ended at now, each of
-// them ending at the instant end at the latest, unless that is the zero time.
+// endBy returns a copy of secrets without those that have expired at now. Unless end is zero, each
+// secret in the copy expires at end at the latest.
 func endBy(secrets []clients.Secret, end, now time.Time) []clients.Secret {
 	var kept []clients.Secret
 	for _, s := range secrets {
@@ -177,7 +176,7 @@ func (s *Store) RemoveSecret(ctx context.Context, id, secretID string, expected 
 			return fmt.Errorf("%w: the secret", clients.ErrNotFound)
 		}
 		change.Secret = w.after.Secrets[i]
-		w.after.Secrets = slices.Concat(w.after.Secrets[:i], w.after.Secrets[i+1:]) // the client shares them
+		w.after.Secrets = slices.Concat(w.after.Secrets[:i], w.after.Secrets[i+1:]) // a new slice, because the old client uses the old one
 		w.forget = []string{usedField(id, secretID)}
 		if len(w.after.Secrets) == 0 {
 			change.Note = noSecrets
@@ -186,8 +185,7 @@ func (s *Store) RemoveSecret(ctx context.Context, id, secretID string, expected 
 	})
 }
 
-// Delete implements [clients.Store]. A client that is hidden by a configured one
-// can be deleted, too.
+// Delete implements [clients.Store]. It also deletes a client that a configured one hides.
 func (s *Store) Delete(ctx context.Context, id string, expected uint64) (clients.Change, error) {
 	const op = "delete a client"
 	name := rand.Text()
@@ -205,8 +203,8 @@ func (s *Store) Delete(ctx context.Context, id string, expected uint64) (clients
 	return change, nil
 }
 
-// edit changes a client that exists: how sets up what to write, with a copy of
-// the client in after, and what to say about it.
+// edit changes an existing client. how prepares the write, in which after is a copy of the client,
+// and the result.
 func (s *Store) edit(ctx context.Context, op, id string, expected uint64, how func(*write, *clients.Change) error) (clients.Change, error) {
 	if s.configured(id) {
 		return clients.Change{}, clients.ErrReadOnly
@@ -229,15 +227,14 @@ func (s *Store) edit(ctx context.Context, op, id string, expected uint64, how fu
 	return change, nil
 }
 
-// attempts is how often a change is tried that may be made whatever the revision
-// of the client is.
+// attempts is the maximum number of tries of a change without an expected revision.
 const attempts = 10
 
 var errBusy = errors.New("the client keeps being changed by others")
 
-// attempt calls do with the client as it is: first as it is known here, then, if
-// that may be why it fails, as Redis has it. If the caller expects no certain
-// revision, a conflict is tried again.
+// attempt calls do with the client as the registry has it, or as Redis has it if the registry does
+// not have the expected revision. Without an expected revision, attempt reads the client from Redis
+// and calls do again after a conflict, or after an error for which a stale copy may be the reason.
 func (s *Store) attempt(ctx context.Context, op, id string, expected uint64, do func(before *clients.Client) error) error {
 	before, fresh := s.registry.Stored(id), false
 	for range attempts {
@@ -276,15 +273,15 @@ func (s *Store) Load(ctx context.Context, id string) (*clients.Client, error) {
 	case list[0].client != nil:
 		return list[0].client, nil
 	case s.registry.Stored(id) != nil && list[0].revision == 0:
-		// Redis has not deleted it, but forgotten it.
+		// Redis has lost the client; it was not deleted.
 		return nil, failure(op, errForgotten)
 	default:
 		return nil, clients.ErrNotFound
 	}
 }
 
-// LastUsed implements [clients.Store]. Uses of this gateway that are not written
-// down yet count as well.
+// LastUsed implements [clients.Store]. It includes uses on this gateway that are not recorded in
+// Redis yet.
 func (s *Store) LastUsed(ctx context.Context, of ...*clients.Client) (map[clients.SecretRef]time.Time, error) {
 	var refs []clients.SecretRef
 	var fields []string
@@ -318,7 +315,8 @@ func (s *Store) LastUsed(ctx context.Context, of ...*clients.Client) (map[client
 	return used, nil
 }
 
-// touchAtOnce bounds how long one script keeps Redis busy.
+// touchAtOnce is the maximum number of uses for one script, so that it does not block Redis for
+// long.
 const touchAtOnce = 500
 
 // Touch implements [clients.Store]: one round trip for 500 uses.
@@ -339,9 +337,9 @@ func (s *Store) Touch(ctx context.Context, uses []clients.Use) error {
 	return nil
 }
 
-// Flush writes down the uses that the registry has noted since the last time. It
-// is meant to be called once a minute, and when the gateway stops. If it fails,
-// the uses are kept for the next time.
+// Flush records in Redis the uses that the registry has collected since the last call. Call it
+// about once a minute, and when the gateway stops. If it fails, the next call records these uses,
+// too.
 func (s *Store) Flush(ctx context.Context) error {
 	uses := s.registry.Used()
 	if len(uses) == 0 {
@@ -360,11 +358,11 @@ func (s *Store) configured(id string) bool {
 	return c != nil && c.Source != clients.SourceRegistry
 }
 
-// now is the time in the precision that is kept.
+// now returns the time in the precision of a store.
 func (s *Store) now() time.Time { return instant(s.options.Now().UnixMilli()) }
 
-// named returns the secret of a credential, under a name that is not among
-// beside if it has none: the number that follows theirs.
+// named returns the secret of a credential. If the secret has no id, it gets s and a number one
+// above those of beside.
 func named(credential clients.Credential, beside []clients.Secret) clients.Secret {
 	secret := credential.Secret()
 	if secret.ID != "" {
@@ -380,7 +378,7 @@ func named(credential clients.Credential, beside []clients.Secret) clients.Secre
 	return secret
 }
 
-// trimS returns the number in a name that the store chose, else nothing.
+// trimS returns the number in an id that named has chosen, or "".
 func trimS(id string) string {
 	if len(id) < 2 || len(id) > 10 || id[0] != 's' {
 		return ""
@@ -390,7 +388,7 @@ func trimS(id string) string {
 
 func usedField(client, secret string) string { return client + "/" + secret }
 
-// usedFields are the fields of all secrets of c.
+// usedFields returns the fields of all secrets of c.
 func usedFields(c *clients.Client) []string {
 	fields := make([]string, len(c.Secrets))
 	for i, s := range c.Secrets {
@@ -399,7 +397,7 @@ func usedFields(c *clients.Client) []string {
 	return fields
 }
 
-// goneFields are the fields of the secrets that before has and after has not.
+// goneFields returns the fields of the secrets that before has and after does not have.
 func goneFields(before, after *clients.Client) []string {
 	return slices.DeleteFunc(usedFields(before), func(field string) bool {
 		return slices.Contains(usedFields(after), field)

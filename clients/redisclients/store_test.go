@@ -17,7 +17,8 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// A client's life, seen by the gateway that changes it and by another one.
+// testLifeOfAClient creates, changes and deletes a client, and checks the results on the gateway
+// that makes the changes and on another one.
 func testLifeOfAClient(t *testing.T, rdb redis.UniversalClient) {
 	ctx, here, there := t.Context(), newGateway(rdb), newGateway(rdb)
 	here.refresh(t, true)
@@ -162,7 +163,7 @@ func testRefusals(t *testing.T, rdb redis.UniversalClient) {
 		t.Error("AddSecret of nothing succeeded")
 	}
 
-	// A client that is hidden by a configured one can be got rid of.
+	// A client that a configured one hides can be deleted.
 	create(t, there, "file")
 	here.refresh(t, false)
 	_, err = here.Delete(ctx, "file", 0)
@@ -171,7 +172,8 @@ func testRefusals(t *testing.T, rdb redis.UniversalClient) {
 		t.Error("the wrong one of two clients is gone")
 	}
 
-	// Somebody else changed it: no revision expected means try again.
+	// Another gateway has changed the client. Without an expected revision, the change is tried
+	// again.
 	if _, err := there.Update(ctx, d, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -220,15 +222,15 @@ func testConcurrentCreates(t *testing.T, rdb redis.UniversalClient) {
 	}
 }
 
-// Concurrent changes without an expected revision all happen, each on top of
-// another.
+// testConcurrentChanges: concurrent changes without an expected revision all succeed, one after the
+// other.
 func testConcurrentChanges(t *testing.T, rdb redis.UniversalClient) {
 	gateways := []*gateway{newGateway(rdb), newGateway(rdb)}
 	create(t, gateways[0], "one")
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			for range 50 { // whoever loses against the others ten times over asks again
+			for range 50 { // a change gives up after ten conflicts, and is tried again
 				_, err := gateways[i%2].AddSecret(t.Context(), "one", issue(), time.Time{}, 0)
 				if err == nil || !errors.Is(err, errBusy) {
 					if err != nil {
@@ -274,7 +276,7 @@ func TestSecretsOfAClient(t *testing.T) {
 		t.Errorf("AddSecret of a secret that is there = %v", err)
 	}
 
-	// Rotation in one change: the others end when they are told to, or earlier.
+	// Rotation in one change: the other secrets expire at the given time, or earlier.
 	change, err := g.AddSecret(ctx, "a", issue(), noon.Add(time.Hour), 0)
 	if !errors.Is(err, clients.ErrTooManySecrets) {
 		t.Errorf("AddSecret of one too many = %v, %v", change, err)
@@ -300,13 +302,13 @@ func TestSecretsOfAClient(t *testing.T) {
 	}
 }
 
-// Every change is one round trip, and pushed.
+// TestRoundTrips: every change is one round trip and sends one push.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	ctx, w := t.Context(), new(wire)
 	url := redistest.Start(t).URL()
 	g := newGateway(cutting(t, url, w))
-	create(t, g, "warm-up") // the scripts get known
+	create(t, g, "warm-up") // loads the scripts
 	if _, err := g.Delete(ctx, "warm-up", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -420,8 +422,8 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// Changes must be possible when Redis is full: they are how an operator gets rid
-// of a client.
+// TestFullRedis: changes work while Redis is full, so that an operator can still disable or delete
+// a client.
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")

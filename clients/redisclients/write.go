@@ -10,12 +10,12 @@ import (
 	"snowgate/internal/redisscript"
 )
 
-// write is what a script is to write about one client.
+// write is the change of one client that a script makes.
 type write struct {
 	id       string
 	expected string          // a revision, or "new"
-	after    *clients.Client // gets its revision and generation when it is written
-	stop     bool            // the client's present tokens become invalid
+	after    *clients.Client // put sets its revision and generation
+	stop     bool            // the tokens issued so far become invalid
 	forget   []string        // fields of the last uses
 }
 
@@ -24,8 +24,7 @@ var (
 	errReply     = errors.New("a script returned what it should not")
 )
 
-// put writes a client and makes the registry hold it. name is the name of the
-// change.
+// put writes a client to Redis and to the registry. name is the random name of the operation.
 func (s *Store) put(ctx context.Context, op, name string, w write) error {
 	rest, err := encodeRest(*w.after)
 	if err != nil {
@@ -65,8 +64,8 @@ func withForgotten(args []any, fields []string) []any {
 	return args
 }
 
-// run runs a script that changes one client, and once more if Redis had to be
-// given back what it has forgotten. It returns revision and generation.
+// run runs a script that changes one client. If Redis has lost changes, it writes them back and
+// runs the script once more. It returns the revision and the generation.
 func (s *Store) run(ctx context.Context, op string, sc *redisscript.Script, args func(known uint64) []any) (revision, generation uint64, err error) {
 	for range 2 {
 		reply, err := s.ask(ctx, sc, args(s.Revision())...)
@@ -86,7 +85,7 @@ func (s *Store) run(ctx context.Context, op string, sc *redisscript.Script, args
 	return 0, 0, failure(op, errForgotten)
 }
 
-// outcome turns the reply of a script into what it means.
+// outcome decodes the reply of a script.
 func outcome(op string, reply []string) (revision, generation uint64, err error) {
 	switch reply[0] {
 	case "done":
