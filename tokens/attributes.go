@@ -9,9 +9,9 @@ import (
 	"snowgate/internal/scope"
 )
 
-// attributes holds what tokens of one client with the same scope and audience share: everything in
-// a [Token] but its id and its times. The cache keeps one for all of them, so that a million cached
-// tokens hold no pointers that the garbage collector would follow.
+// attributes holds what tokens of one client with the same scope and audience share: all of a
+// [Token] but its id and its times. The cache stores them once for all these tokens, so that its
+// entries need no pointers, which the garbage collector would have to follow.
 type attributes struct {
 	client     string
 	scope      scope.List
@@ -84,7 +84,8 @@ func (t *Token) share() {
 	}
 }
 
-// entitlement is what the client policy leaves of attributes under one version of the policy.
+// entitlement is the part of attributes that the client policy permits under one version of the
+// policy.
 type entitlement struct {
 	version uint64
 	whole   bool // the client may use the whole scope
@@ -92,11 +93,11 @@ type entitlement struct {
 	less    scope.List
 }
 
-// under returns the scope that policy leaves to tokens with g. ok is false if the client may use none
-// of its tokens. The response of the policy is kept until its version changes; only then, and where the
-// scope is reduced, does under allocate.
+// under returns the part of the scope of g that policy permits. ok is false if the client may not
+// use its tokens at all. The cache keeps the result until the version of the policy changes. under
+// allocates only after such a change, or if the policy reduces the scope.
 func (c *cache) under(policy ClientPolicy, g *attributes) (left scope.List, ok bool) {
-	version := policy.Version() // before Entitled: a change in between makes the next call ask again
+	version := policy.Version() // read before Entitled, so that after a change in between the next call asks again
 	v := g.entitled.Load()
 	if v == nil || v.version != version {
 		v = c.judged(policy, g, version)
@@ -108,7 +109,7 @@ func (c *cache) under(policy ClientPolicy, g *attributes) (left scope.List, ok b
 	return v.less, v.ok
 }
 
-// judged asks policy. Attributes that keep their whole scope share one entitlement.
+// judged returns what policy permits. Attributes that keep their whole scope share one entitlement.
 func (c *cache) judged(policy ClientPolicy, g *attributes, version uint64) *entitlement {
 	left, ok := reduced(g, policy)
 	if !ok || left != g.scope {

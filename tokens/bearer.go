@@ -10,7 +10,7 @@ import (
 	"snowgate/internal/base62"
 )
 
-// The parts of a token's text.
+// The layout of the text of a token.
 const (
 	// Length is the number of characters of every token.
 	Length = tagOffset + tagLength
@@ -28,8 +28,8 @@ const (
 	redacted  = "[redacted]"
 )
 
-// Bearer is a token as its holder has it, secret included: presented by a caller or just minted.
-// Printing, formatting or marshalling one gives its id and "[redacted]"; only [Bearer.Reveal]
+// Bearer is the text of a token, secret included, as a caller presents it or as it was just minted.
+// Printing, formatting or marshalling a Bearer gives its id and "[redacted]"; only [Bearer.Reveal]
 // returns the secret.
 //
 // A Bearer is immutable and safe for concurrent use. The zero value is no token.
@@ -38,9 +38,9 @@ type Bearer struct {
 	id   idgen.ID
 }
 
-// ParseBearer reads a token. Every token has exactly one spelling; anything else
-// is [ErrMalformed]. It neither allocates nor copies, so the Bearer keeps text
-// alive. It does not look at the tag.
+// ParseBearer parses a token. Every token has exactly one spelling; for anything else the error is
+// [ErrMalformed]. ParseBearer does not verify the tag. It neither allocates nor copies, so the
+// Bearer keeps text alive.
 func ParseBearer(text string) (Bearer, error) {
 	if len(text) != Length || text[:idOffset] != Prefix || text[secretOffset-1] != separator {
 		return Bearer{}, ErrMalformed
@@ -58,7 +58,7 @@ func ParseBearer(text string) (Bearer, error) {
 	return Bearer{text: text, id: id}, nil
 }
 
-// mint makes a new token under id, signed with key.
+// mint returns a new token with the given id, signed with key.
 func mint(id idgen.ID, key *Key) Bearer {
 	var secret [32]byte
 	rand.Read(secret[:]) // never fails, see crypto/rand
@@ -75,13 +75,12 @@ func mint(id idgen.ID, key *Key) Bearer {
 // ID returns the public part of the token.
 func (b Bearer) ID() idgen.ID { return b.id }
 
-// Reveal returns the whole text of the token, secret included, empty for the
-// zero value. It belongs in the response to the client who asked for the token,
-// and nowhere else.
+// Reveal returns the whole text of the token, secret included, or "" for the zero value. Use it
+// only in the response to the client that requested the token.
 func (b Bearer) Reveal() string { return b.text }
 
-// Digest returns SHA-256 of the 43 characters of the secret: what a [Record]
-// keeps in its place. The zero value has the zero digest. It does not allocate.
+// Digest returns SHA-256 of the 43 characters of the secret, which a [Record] holds in place of the
+// secret. For the zero value it returns the zero digest. It does not allocate.
 func (b Bearer) Digest() Digest {
 	if b.text == "" {
 		return Digest{}
@@ -102,7 +101,7 @@ func (b Bearer) signedBy(key *Key) bool {
 	return sameTag(tagText(key, &head), b.tag())
 }
 
-// tag returns the tag that the token has, whether it is right or not.
+// tag returns the tag in the text, without verifying it.
 func (b Bearer) tag() (tag [tagLength]byte) {
 	copy(tag[:], b.text[tagOffset:])
 	return tag

@@ -9,14 +9,14 @@ import (
 	"snowgate/internal/panics"
 )
 
-// entry is a token whose record was found and whose secret was presented: everything that its id
-// does not say.
+// entry is a token whose record was found and whose secret was presented: all of the token but its
+// id.
 type entry struct {
 	attributes *attributes
 	facts
 }
 
-// facts are the part of an entry that no other token shares.
+// facts is the part of an entry that no other token shares.
 type facts struct {
 	digest  Digest
 	expires int64           // Unix milliseconds
@@ -25,30 +25,31 @@ type facts struct {
 	tag     [tagLength]byte // verified with the secret of digest
 }
 
-// shows reports, in constant time, whether b, whose digest is given, is the token of f: the same
-// secret and the same tag.
+// shows reports, in constant time, whether b, whose digest is given, is the token of f: it has the
+// same secret and the same tag.
 func (f *facts) shows(b Bearer, digest Digest) bool {
 	return f.digest.Equal(digest) && sameTag(f.tag, b.tag())
 }
 
-// expiry is the first instant at which the token of f is no longer valid.
+// expiry returns the first instant at which the token of f is no longer valid.
 func (f *facts) expiry() time.Time { return time.UnixMilli(f.expires) }
 
-// cache holds a bounded number of valid tokens. The zero value holds none.
+// cache holds a limited number of valid tokens. The zero value holds none.
 //
-// A fresh entry decides without the store. An entry is stale when it is older than ttl, or when a
-// new epoch has begun since. Stale entries are kept for a while, and serve fail-static only.
+// A decision by a fresh entry needs no round trip to the store. An entry becomes stale when it is
+// older than ttl, or when a new epoch begins. The cache keeps stale entries for a while, for
+// fail-static only.
 //
-// How often an entry is used does not matter, because every entry becomes stale at the same age. So
-// the cache has two layers instead of a list: new entries go into the young one, and eviction drops
-// the old one as a whole (see rotate).
+// The cache is not ordered by use, because every entry becomes stale at the same age. It has two
+// layers instead of a list: new entries go into the young layer, and eviction drops the whole old
+// layer (see rotate).
 //
 // All methods are safe for concurrent use.
 type cache struct {
 	ttl     time.Duration
 	further time.Duration    // fail-static
 	size    int              // entries at most; 0: the cache is off
-	clock   func() time.Time // that tokens expire by
+	clock   func() time.Time // the clock for the expiry of tokens
 	opened  time.Time        // monotonic
 	epoch   atomic.Uint32
 	whole   atomic.Pointer[entitlement] // for the latest version of the policy
@@ -59,8 +60,8 @@ type cache struct {
 	closed     bool
 }
 
-// layer is what came into the cache between two rotations. Its entries have no pointers, so that
-// the garbage collector does not scan them: there may be a million.
+// layer holds the entries that were added between two rotations. Its entries have no pointers, so
+// that the garbage collector does not scan them: there may be a million.
 type layer struct {
 	entries    map[idgen.ID]kept
 	attributes []*attributes                 // of the entries, by kept.attributes
@@ -113,7 +114,7 @@ func (l *layer) get(id idgen.ID, e *entry) bool {
 // age returns how long before now the store was asked for e.
 func (c *cache) age(e *entry, now time.Time) time.Duration { return now.Sub(c.opened) - e.asked }
 
-// fresh reports whether e decides without the store.
+// fresh reports whether e permits a decision without the store.
 func (c *cache) fresh(e *entry, now time.Time) bool {
 	return c.age(e, now) < c.ttl && e.epoch == c.epoch.Load()
 }
@@ -123,7 +124,7 @@ func (c *cache) lasts(e *entry, now time.Time) bool {
 	return c.further > 0 && c.age(e, now) < c.ttl+c.further
 }
 
-// keep returns for how long e will be of use from now on.
+// keep returns how long e will still be useful.
 func (c *cache) keep(e *entry) time.Duration {
 	return min(c.ttl+c.further, e.expiry().Sub(c.clock()))
 }
@@ -168,7 +169,8 @@ func (c *cache) makeRoom() {
 	}
 }
 
-// half is the most entries of a layer, so that eviction never empties the cache.
+// half returns the maximum number of entries in a layer. With two layers, eviction never empties
+// the cache.
 func (c *cache) half() int { return (c.size + 1) / 2 }
 
 // letGo starts the timer of the next rotation if it is not running. The caller holds mu.
@@ -181,8 +183,8 @@ func (c *cache) letGo() {
 // rotate drops the old layer and begins a new young one. The caller holds mu.
 func (c *cache) rotate() { c.young, c.old = layer{}, c.young }
 
-// rotateAgain is called by the timer. It rotates, and starts the timer again unless the cache is
-// empty: an entry is dropped after one or two periods, when it is of no more use.
+// rotateAgain is called by the timer. It rotates, and restarts the timer unless the cache is empty.
+// So an entry is dropped after one or two periods, when it has become useless.
 func (c *cache) rotateAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +194,7 @@ func (c *cache) rotateAgain() {
 	}
 }
 
-// drop forgets the entry of id.
+// drop removes the entry of id.
 func (c *cache) drop(id idgen.ID) {
 	if c.size == 0 {
 		return
@@ -208,7 +210,7 @@ func (c *cache) remove(id idgen.ID) {
 	delete(c.old.entries, id)
 }
 
-// len returns how many entries there are.
+// len returns the number of entries.
 func (c *cache) len() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -11,117 +11,116 @@ import (
 
 // Generator makes the ids of new tokens.
 type Generator interface {
-	// Next returns an id that nobody else is given. It may wait until ctx ends.
+	// Next returns an id that is never given out again. It may block until ctx ends.
 	Next(ctx context.Context) (idgen.ID, error)
 }
 
-// Observer is called with the result of every call, in the words of [Reason]. It is called by many
-// goroutines at once and must not block.
+// Observer is called with the result of every call, as a word of [Reason]. Its methods are called
+// concurrently and must not block.
 type Observer interface {
 	Issued(result string)
 	Validated(result string)
 	Revoked(result string)
 }
 
-// DecisionObserver is called with details of decisions about tokens. It is called by many
-// goroutines at once and must not block.
+// DecisionObserver is called with details of decisions about tokens. Its methods are called
+// concurrently and must not block.
 type DecisionObserver interface {
-	// CacheLookup is called for every lookup in the cache: hit means that the store need not be
-	// asked.
+	// CacheLookup is called for every lookup in the cache. hit means that no round trip to the
+	// store is needed.
 	CacheLookup(hit bool)
 	// TokenAge is called with the age of every token that was accepted.
 	TokenAge(age time.Duration)
-	// FailStaticUse is called for every token that was accepted although the store could not be
-	// asked or the rules not be confirmed.
+	// FailStaticUse is called for every token that was accepted although the store was unavailable
+	// or the rules were not confirmed.
 	FailStaticUse()
 }
 
-// ClientPolicy knows what clients may have now, whatever their tokens say.
-// It is asked by many goroutines at once and must not block.
+// ClientPolicy knows what clients may do now, independent of the tokens that they have. Its methods
+// are called concurrently and must not block.
 type ClientPolicy interface {
-	// Entitled returns the scopes that client may have with a token of that generation; ok is
-	// false if there is no such client, it is disabled, or its tokens of that generation were
-	// ended, as those of a client that was deleted and made anew.
+	// Entitled returns the scopes that client may use with a token of that generation. ok is false
+	// if there is no such client, if it is disabled, or if its tokens of that generation were
+	// revoked, as when a client is deleted and created again.
 	Entitled(client string, generation uint64) (scopes scope.List, ok bool)
-	// Version changes whenever any response of Entitled may have changed.
+	// Version returns a number that changes whenever any result of Entitled may have changed.
 	Version() uint64
 }
 
-// UnknownLimiter limits how many tokens from one address are refused as such after
-// they were looked up. It is called by many goroutines at once and must not block.
+// UnknownLimiter limits the number of tokens from one address that are looked up and refused. Its
+// methods are called concurrently and must not block.
 type UnknownLimiter interface {
-	// Failed counts a token from addr that was looked up and is not good. If there
-	// were too many, ok is false, and retryAfter is how long addr had better wait.
+	// Failed counts a token from addr that was looked up and refused. If there were too many, ok is
+	// false, and retryAfter is how long addr should wait.
 	Failed(addr netip.Addr) (retryAfter time.Duration, ok bool)
 }
 
 // DefaultCacheSize is the number of cached tokens unless [Config] says otherwise.
 const DefaultCacheSize = 100_000
 
-// Config is what a [Service] is made of.
+// Config configures a [Service].
 type Config struct {
 	Store Store     // required
 	Keys  *Keyring  // required; its owner runs it
 	IDs   Generator // required
 
-	// MintTime reads the instant from an id. Required.
+	// MintTime returns the mint time in an id. Required.
 	MintTime func(idgen.ID) time.Time
-	// Worker reads the worker number from an id, as idgen.Layout.WorkerIndex
-	// counts, and reports whether the id is one that the layout can have. nil:
-	// every id is, and is worker 0's.
+	// Worker returns the worker number in an id, in the numbering of idgen.Layout.WorkerIndex, and
+	// whether the layout permits the id. nil: every id is permitted and belongs to worker 0.
 	Worker func(idgen.ID) (worker int64, ok bool)
-	// Now is the clock that tokens expire by. Default: time.Now.
+	// Now is the clock for the expiry of tokens. Default: time.Now.
 	Now func() time.Time
-	// Timeout bounds each call that asks the store, however many round trips it
-	// takes. 0: only ctx does.
+	// Timeout limits each call that uses the store, with all its round trips. 0: only ctx limits
+	// it.
 	Timeout time.Duration
 
-	// Unfit returns why nothing may be decided or issued at all, an error that
-	// matches [ErrUnavailable]; nil if all is well. It is asked before every
-	// decision, by many goroutines at once. nil: all is always well.
+	// Unfit returns why the gateway may neither validate nor issue tokens: an error that matches
+	// [ErrUnavailable], or nil. It is called before every decision, concurrently. nil: the gateway
+	// always may.
 	Unfit func() error
 
-	// Rules are the revocation rules. Until they are loaded, nothing is decided
-	// or issued. nil: there are none.
+	// Rules holds the revocation rules. Until they are loaded, the service neither validates nor
+	// issues tokens. nil: there are none.
 	Rules *Rules
-	// Confirmed returns the last instant (time.Now, with its monotonic reading) at
-	// which Rules, and what Clients rests on, were known to be what the store
-	// holds; false if there was none yet. No token is found good on what was
-	// confirmed longer ago than [Service.Bound]. nil: they always are.
+	// Confirmed returns the last instant (time.Now, with its monotonic reading) at which Rules, and
+	// the data of Clients, were known to be current; ok is false if there was none yet. The service
+	// accepts no token by data that was confirmed longer ago than [Service.Bound]. nil: the data is
+	// always current.
 	Confirmed func() (at time.Time, ok bool)
-	// Scanner finds the tokens that [Service.CountRule] counts. nil: it counts none and fails.
+	// Scanner lists the tokens for [Service.CountRule]. nil: CountRule fails.
 	Scanner Scanner
-	// Clients says what clients may have now; nil: what their tokens say.
+	// Clients says what clients may do now. nil: whatever their tokens permit.
 	Clients ClientPolicy
 
-	// CacheTTL is how long a token that was found good is so without the store
-	// being asked again, counted from the question. 0: there is no cache.
+	// CacheTTL is how long the service accepts a valid token without reading the store again, from
+	// the moment before the read. 0: there is no cache.
 	CacheTTL time.Duration
-	// CacheSize is the greatest number of cached tokens. Default: DefaultCacheSize.
+	// CacheSize is the maximum number of cached tokens. Default: DefaultCacheSize.
 	CacheSize int
-	// FailStatic is how much longer a cached token is served while the store
-	// cannot be asked or the rules cannot be confirmed. 0: not at all.
+	// FailStatic is how much longer the service accepts a cached token while the store is
+	// unavailable or the rules cannot be confirmed. 0: no longer.
 	FailStatic time.Duration
-	// OnFailStatic, if set, is told when tokens begin to be served by FailStatic,
-	// and when that is over. It must not block.
+	// OnFailStatic, if set, is called when the service begins to accept tokens by FailStatic, and
+	// when it no longer does. It must not block.
 	OnFailStatic func(active bool)
-	// Unknown is told of tokens that were looked up and refused, and limits how many
-	// are answered as such; nil: nothing does. It never keeps a good token out.
+	// Unknown, if set, counts the tokens that were looked up and refused, and limits how many of
+	// them get an ordinary refusal. It never causes a valid token to be refused.
 	Unknown UnknownLimiter
 
-	// OnWriteBack, if set, is told of each token that had been revoked, was in the store again, and was
-	// revoked anew. It must not block.
+	// OnWriteBack, if set, is called for each revoked token that was in the store again, and that
+	// the service has revoked again. It must not block.
 	OnWriteBack func(idgen.ID)
-	// OnMissing, if set, is told of each cached token whose record is gone from the store although its
-	// time has not come and no revocation was heard of. It must not block.
+	// OnMissing, if set, is called for each cached token whose record is missing from the store
+	// although the token has not expired and no revocation was received. It must not block.
 	OnMissing func(idgen.ID)
 
-	// Observer counts results; may be nil.
+	// Observer, if set, counts results.
 	Observer Observer
-	// Decisions observes how tokens are found good; may be nil.
+	// Decisions, if set, observes decisions about tokens.
 	Decisions DecisionObserver
-	// DuplicateID, if set, is told of every id that turned out to be taken:
-	// two generators work under one worker number.
+	// DuplicateID, if set, is called with every id that was taken already. This means that two
+	// generators use the same worker number.
 	DuplicateID func(idgen.ID)
 }
 
@@ -164,7 +163,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// silent is the observer in place of nil.
+// silent is the default observer. It does nothing.
 type silent struct{}
 
 func (silent) Issued(string)          {}
@@ -174,7 +173,7 @@ func (silent) CacheLookup(bool)       {}
 func (silent) TokenAge(time.Duration) {}
 func (silent) FailStaticUse()         {}
 
-// WorkerOf returns the [Config.Worker] of a scheme.
+// WorkerOf returns a [Config.Worker] for a scheme.
 func WorkerOf(scheme idgen.Scheme) func(idgen.ID) (int64, bool) {
 	layout := scheme.Layout()
 	return func(id idgen.ID) (int64, bool) {

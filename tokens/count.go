@@ -11,35 +11,35 @@ import (
 )
 
 const (
-	// countStep is how long one call of [Service.CountRule] goes on.
+	// countStep is about how long one call of [Service.CountRule] takes.
 	countStep = time.Second
-	// countTimeout bounds one call of the scanner.
+	// countTimeout limits one call of the scanner.
 	countTimeout = 5 * time.Second
 )
 
-// ErrCursor says that a cursor does not come from the call before.
+// ErrCursor is the error for a cursor that no earlier call returned.
 var ErrCursor = errors.New("tokens: not a cursor of this count")
 
-// Scanner walks through the ids of the tokens that have a record.
+// Scanner iterates over the ids of the tokens that have a record.
 type Scanner interface {
-	// ScanIDs returns a few ids and the cursor of those that follow, which is empty after the last.
-	// The walk begins with an empty cursor. It may return an id twice, and may miss tokens that
-	// come or go during the walk. Any other cursor is [ErrCursor]; trouble with the store is
-	// [ErrUnavailable].
+	// ScanIDs returns a few ids and the cursor of the next call, which is empty after the last id.
+	// The first call has an empty cursor. ScanIDs may return an id twice, and may miss tokens that
+	// are issued or end during the scan. The error is [ErrCursor] for an invalid cursor, and
+	// matches [ErrUnavailable] for a failure of the store.
 	ScanIDs(ctx context.Context, cursor string) (ids []idgen.ID, next string, err error)
 }
 
-// Coverage is what one call of [Service.CountRule] found.
+// Coverage is the result of one call of [Service.CountRule].
 type Coverage struct {
 	Tokens int    // tokens with a record that the rule covers
-	Seen   int    // tokens with a record that were looked at
+	Seen   int    // tokens with a record that were examined
 	Next   string // the cursor of the call that goes on; empty at the end
 }
 
-// CountRule counts the tokens with a record that r covers, by their ids: r is for a worker or an
-// instant. Nothing is written. It stops after about a second, and the caller goes on with
-// [Coverage.Next]; the sums of all calls are the count. Between two questions it leaves the store
-// alone for as long as the first one took. Errors are [ErrRule], [ErrCursor] or [ErrUnavailable].
+// CountRule counts the tokens with a record that r covers, by their ids; r must be for a worker or
+// an instant. It writes nothing. It stops after about a second, and the caller continues with
+// [Coverage.Next]; the sum of all calls is the count. Between two calls of the scanner it pauses
+// for as long as the first one took. Errors are [ErrRule], [ErrCursor] or [ErrUnavailable].
 func (s *Service) CountRule(ctx context.Context, r Rule, cursor string) (Coverage, error) {
 	if r.Kind != RuleWorker && r.Kind != RuleBefore {
 		return Coverage{}, fmt.Errorf("%w that can be counted: ids do not tell the client", ErrRule)
@@ -48,7 +48,7 @@ func (s *Service) CountRule(ctx context.Context, r Rule, cursor string) (Coverag
 		return Coverage{}, fmt.Errorf("%w: this store cannot be scanned", ErrUnavailable)
 	}
 	found := Coverage{Next: cursor}
-	covered := make(map[idgen.ID]struct{}) // a scan may meet a token twice
+	covered := make(map[idgen.ID]struct{}) // a scan may return a token twice
 	for began := time.Now(); ; {
 		asked := time.Now()
 		ids, next, err := s.scan(ctx, found.Next)

@@ -1,5 +1,5 @@
-// Package tokens is the life of an access token: how it looks, how it is
-// issued, judged and revoked.
+// Package tokens implements access tokens: their format, and how they are issued, validated and
+// revoked.
 //
 // # Format
 //
@@ -8,20 +8,18 @@
 //	sgt_ 0DXbPqT6mW4 _ 43 characters of secret, 11 characters of tag
 //	     id
 //
-// The id is the public, time-ordered number of [snowgate/idgen]; it may be
-// logged, listed and revoked by, and it never authenticates. The secret is 256
-// random bits. The tag is the first 64 bits of HMAC-SHA-256 over the 59
-// characters before it: it lets any gateway refuse a forged or damaged token
-// without a look-up, and is not what makes a token valid. All three are base62,
-// most significant digit first and zero-padded, and each has exactly one
-// spelling.
+// The id is the public, time-ordered number of [snowgate/idgen]. It may be logged and listed, and a
+// token can be revoked by its id, but an id never authenticates. The secret is 256 random bits. The
+// tag is the first 64 bits of HMAC-SHA-256 over the 59 characters before it. With the tag, any
+// gateway can refuse a forged or damaged token without a look-up; a correct tag alone does not make
+// a token valid. All three are base62, most significant digit first and zero-padded, and each has
+// exactly one spelling.
 //
 // # Life
 //
-// [Service.Issue] takes an id, draws a secret, and saves a [Record] under the
-// id: one round trip to the [Store]. The record holds SHA-256 of the secret,
-// never the secret; the full text exists in the [Bearer] that is handed out, and
-// leaves it only through [Bearer.Reveal].
+// [Service.Issue] takes an id, generates a secret, and saves a [Record] under the id, in one round
+// trip to the [Store]. The record holds SHA-256 of the secret, never the secret. Only the returned
+// [Bearer] has the full text, and only [Bearer.Reveal] returns it.
 //
 // [Service.ValidateFrom] makes the cheap checks first, none of which asks the store: the syntax;
 // the tag; whether a gateway can have minted the id, within the longest lifetime of a token; the
@@ -32,13 +30,12 @@
 //
 // # Cache
 //
-// Only a token whose record was found, and whose secret was shown, gets into the
-// cache. It stays fresh for [Config].CacheTTL from the moment the store was asked,
-// on the monotonic clock. A revocation that lands while the store is asked takes
-// the look-up out of the table of those under way, so its result reaches neither
-// the cache nor anybody who waits: they ask again. [Service.Gap], which says that
-// revocations may have been missed, begins a new epoch; entries and look-ups of
-// the old one decide nothing any more.
+// The cache holds only tokens whose record was found and whose secret was presented. An entry stays
+// fresh for [Config].CacheTTL from the moment the store was asked, on the monotonic clock. A
+// revocation that arrives during a look-up removes the look-up from the table of those in flight.
+// Its result is then neither cached nor given to the requests that wait for it; they read the store
+// again. [Service.Gap] reports that revocations may have been missed. It begins a new epoch, and no
+// decision uses entries and look-ups of an earlier epoch.
 //
 // Attributes that tokens of a client share, and the policy's verdict on them, are kept once for all
 // of them. A cached token is a few numbers in a map without pointers, which the garbage collector
@@ -47,9 +44,9 @@
 //
 // # Revocation
 //
-// One token is revoked by deleting its record; [Service.Dropped] tells the other
-// gateways. Many are revoked by a [Rule], which is one write: [Rules] holds all of
-// them in memory, and they are checked after the cache.
+// A single token is revoked by deleting its record; [Service.Dropped] informs the other gateways.
+// Many tokens are revoked by a [Rule], which is one write. [Rules] holds all rules in memory, and
+// they are checked after the cache.
 //
 //   - Everything of a client: each rule for a client makes a new generation, and a
 //     token belongs to the generation it was issued under. No clock takes part.
@@ -60,23 +57,21 @@
 // which is the safe error. Rules are merged, never replaced, and given back to a store that has
 // lost them. Each has an end, after which nothing it matches can be alive.
 //
-// No decision rests on information older than [Service.Bound], neither a cached
-// token nor the rules: a gateway whose rules were not confirmed within it cannot
-// decide. [Config].FailStatic relaxes this for tokens that are in the cache,
-// never for those that a known rule matches.
+// No decision uses information older than [Service.Bound], neither a cached token nor the rules. A
+// gateway whose rules were not confirmed within that time cannot decide. [Config].FailStatic
+// relaxes this for cached tokens, but never for a token that a known rule matches.
 //
-// Streams outlive the decision that opened them. [Service.Watch] cuts them when
+// A stream can last longer than the decision that permitted it. [Service.Watch] ends streams when
 // their token expires or is revoked.
 //
 // # Keys of the tag
 //
-// A [Keyring] holds every key that a living token may have been signed with.
-// Which one applies follows from the mint time in the id and from nothing else:
-// the key with the greatest start that is not after it. Keys are added to the
-// [KeyStore] at least a minute before they start, and the keyring re-reads the
-// store more often than that, so gateways agree without talking to one another.
-// [Keyring.Rotate] adds one. A key goes when the longest lifetime ever permitted
-// has passed since its successor started.
+// A [Keyring] holds every key that a living token may have been signed with. The mint time in the
+// id alone determines the key: it is the last key whose start is not after the mint time. Keys are
+// added to the [KeyStore] at least a minute before they start, and each keyring reads the store
+// more often than that, so gateways agree without talking to each other. [Keyring.Rotate] adds a
+// key. A key is removed when the longest lifetime ever permitted has passed since the start of its
+// successor.
 //
 // # Errors
 //

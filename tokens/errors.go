@@ -8,26 +8,26 @@ import (
 	"snowgate/internal/scope"
 )
 
-// ErrInvalid matches, with errors.Is, every refusal of a bearer token: unknown,
-// expired, revoked, forged or malformed. Callers answer all of them alike; the
-// reason is for the log and the metrics.
+// ErrInvalid matches, with errors.Is, every refusal of a bearer token: unknown, expired, revoked,
+// forged or malformed. Callers respond to all of them in the same way; the reason is for logs and
+// metrics.
 var ErrInvalid = errors.New("tokens: the access token is not valid")
 
 // The reasons behind [ErrInvalid]. Each matches ErrInvalid with errors.Is.
 var (
 	ErrMalformed = &invalidError{"malformed"} // not of the token format
-	ErrForged    = &invalidError{"forged"}    // its tag is not ours
+	ErrForged    = &invalidError{"forged"}    // its tag is wrong
 	ErrUnknown   = &invalidError{"unknown"}   // no record: never issued, revoked, or expired and gone
-	ErrExpired   = &invalidError{"expired"}   // its instant has come
+	ErrExpired   = &invalidError{"expired"}   // its lifetime is over
 	ErrRevoked   = &invalidError{"revoked"}   // a [Rule] matches it
 	ErrClient    = &invalidError{"client"}    // its client is gone or disabled
 	ErrFuture    = &invalidError{"future"}    // minted later than the clock allows
-	ErrWorker    = &invalidError{"worker"}    // its id is none that the layout can have
+	ErrWorker    = &invalidError{"worker"}    // the layout does not permit its id
 	ErrTooOld    = &invalidError{"too_old"}   // minted longer ago than any token may live
 	ErrAudience  = &invalidError{"audience"}  // meant for another resource (RFC 6750 §3.1 has no other code)
 )
 
-// invalidError is one reason for which a token is refused.
+// invalidError is the reason why a token is refused.
 type invalidError struct{ reason string }
 
 func (e *invalidError) Error() string { return "tokens: the access token is not valid: " + e.reason }
@@ -35,11 +35,10 @@ func (e *invalidError) Error() string { return "tokens: the access token is not 
 // Is makes every reason match [ErrInvalid].
 func (e *invalidError) Is(target error) bool { return target == ErrInvalid }
 
-// Reason returns the word by which metrics and logs count err: one of
-// malformed, forged, unknown, expired, revoked, client, future, worker, too_old,
-// audience for a refused token, "scope" for a valid one that may not go
-// here, "limited" for a refused one where too many came before it, "unavailable"
-// where no decision could be made, "ok" for nil, and "error" for anything else.
+// Reason returns the word for err in metrics and logs. For a refused token it is one of malformed,
+// forged, unknown, expired, revoked, client, future, worker, too_old, audience. It is "scope" for a
+// valid token that lacks a required scope, "limited" for a refused token after too many others,
+// "unavailable" if no decision was possible, "ok" for nil, and "error" for anything else.
 func Reason(err error) string {
 	if err == nil {
 		return "ok"
@@ -59,9 +58,9 @@ func Reason(err error) string {
 	return "error"
 }
 
-// ErrUnavailable matches every failure to decide: the store cannot be reached,
-// is too slow, refuses to write or answers nonsense, the tag keys are not
-// loaded, or no id can be made. It says nothing about the token.
+// ErrUnavailable matches every failure to decide: the store is unreachable, too slow, refuses
+// writes or sends an invalid reply, the tag keys are not loaded, or no id can be made. It does not
+// mean that the token is invalid.
 var ErrUnavailable = errors.New("tokens: cannot decide at the moment")
 
 // ErrMismatch is returned for a token with a genuine tag under whose id the store has the record of
@@ -70,9 +69,8 @@ var ErrUnavailable = errors.New("tokens: cannot decide at the moment")
 var ErrMismatch = fmt.Errorf("%w: the store has the record of another token under the id of this one: "+
 	"check that this is the Redis of this deployment, and that its data was not mixed with another's", ErrUnavailable)
 
-// ErrDuplicateID is returned by [Store.Save] when the id already belongs to a
-// record with another digest. It can only come about when two generators work
-// under one worker number.
+// ErrDuplicateID is returned by [Store.Save] if the id already has a record with another digest.
+// The only cause is that two generators use the same worker number.
 var ErrDuplicateID = errors.New("tokens: the id is taken by another token")
 
 // ErrForeignToken is returned by [Service.Revoke] for a token that was issued
@@ -90,9 +88,9 @@ func (e *InsufficientScopeError) Error() string {
 	return fmt.Sprintf("tokens: the access token lacks a scope of %q", e.Required)
 }
 
-// LimitedError refuses a token that was looked up and is not good, where too many
-// such came from the same address (RFC 6585 §4, 429 Too Many Requests). It does not
-// match [ErrInvalid], because it is not answered alike.
+// LimitedError refuses a token that was looked up and is not valid, after too many such tokens from
+// the same address (RFC 6585 §4, 429 Too Many Requests). It does not match [ErrInvalid], because
+// its response is a different one.
 type LimitedError struct {
 	// RetryAfter is how long the address should wait; 0 if that is not known.
 	RetryAfter time.Duration

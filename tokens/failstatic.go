@@ -9,7 +9,8 @@ import (
 // shard of many is down, stale and fresh decisions alternate.
 const staticCalm = time.Second
 
-// staticMode calls tell when the first token is served stale, and when that is over.
+// staticMode calls tell when the first token is accepted by fail-static, and when fail-static is
+// over.
 type staticMode struct {
 	tell func(active bool)
 
@@ -18,7 +19,7 @@ type staticMode struct {
 	last   time.Time // monotonic: the last use
 }
 
-// used notes that a token was served stale.
+// used records that a token was accepted by fail-static.
 func (m *staticMode) used() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -29,7 +30,7 @@ func (m *staticMode) used() {
 	}
 }
 
-// recovered notes a decision by the store and by fresh rules.
+// recovered records a decision by the store and by fresh rules.
 func (m *staticMode) recovered() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

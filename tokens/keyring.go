@@ -14,58 +14,54 @@ import (
 	"snowgate/internal/deadline"
 )
 
-// How a [Keyring] keeps up with its store. A key starts at least a minute after
-// it was added, so a ring that was read at instant R is complete for every mint
-// time before R + 60 s.
+// The times of a [Keyring]. A key starts at least a minute after it was added, so keys that were
+// read at instant R are complete for every mint time before R + 60 s.
 const (
-	keysComplete  = 50 * time.Second       // of those 60 s, what clocks that differ leave
-	keysAhead     = 10 * time.Second       // no clock in a fleet is this far in front of another
-	keysRefresh   = 10 * time.Second       // between two reads when all is well
-	keysRetry     = time.Second            // after a failed read, when there are keys to work with
-	keysFirstLoad = 100 * time.Millisecond // after a failed read, when there are none
+	keysComplete  = 50 * time.Second       // the part of those 60 s that is left if clocks differ
+	keysAhead     = 10 * time.Second       // clocks of two gateways differ by less
+	keysRefresh   = 10 * time.Second       // between two reads without failures
+	keysRetry     = time.Second            // after a failed read, if there are keys
+	keysFirstLoad = 100 * time.Millisecond // after a failed read, if there are none
 	keysReread    = time.Second            // at most one read in this time on behalf of callers
-	keysLead      = 90 * time.Second       // from a rotation to the start of its key: those 60 s and what a slow write may take
-	keysGrace     = 10 * time.Minute       // how much longer a key is kept than any token of it can live
-	keysRotate    = 10 * time.Second       // budget of a rotation
+	keysLead      = 90 * time.Second       // from a rotation to the start of its key: those 60 s and the time for a slow write
+	keysGrace     = 10 * time.Minute       // how much longer than its tokens a key is kept
+	keysRotate    = 10 * time.Second       // deadline of a rotation
 )
 
-// TagKey is a key and the instant from which on it signs.
+// TagKey is a key and the instant at which it starts to sign.
 type TagKey struct {
 	// Start is in Unix milliseconds. The first key of a deployment has 0.
 	Start int64
 	Key   Key
 }
 
-// KeyStore keeps the keys that all gateways of a deployment share. One that is a
-// [KeyRemover] too is relieved of keys that no living token was signed with.
-// Implementations are safe for concurrent use; whatever goes wrong matches
-// [ErrUnavailable].
+// KeyStore keeps the keys that all gateways of a deployment share. If it is a [KeyRemover] as well,
+// the keyring removes keys that no living token was signed with. Implementations are safe for
+// concurrent use; every failure matches [ErrUnavailable].
 type KeyStore interface {
-	// LoadKeys returns all keys in no particular order, none if there are none.
+	// LoadKeys returns all keys, in any order.
 	LoadKeys(ctx context.Context) ([]TagKey, error)
-	// AddKeys adds those keys whose start is free. It never overwrites: of
-	// several gateways that add a key with the same start, one wins, and which
-	// one LoadKeys tells.
+	// AddKeys adds those keys whose start is not taken, and never replaces a key. If several
+	// gateways add a key with the same start, one of them succeeds, and LoadKeys returns its key.
 	AddKeys(ctx context.Context, keys []TagKey) error
 }
 
-// KeyringConfig is what a [Keyring] is made of.
+// KeyringConfig configures a [Keyring].
 type KeyringConfig struct {
 	// Store holds the keys. Required.
 	Store KeyStore
-	// Now is the clock that ids are minted by. Default: time.Now.
+	// Now is the clock for the mint times of ids. Default: time.Now.
 	Now func() time.Time
-	// Longest returns the longest lifetime of a token that was ever permitted, 0
-	// while that is not known: see [Rules.Longest]. nil: it is never known, and
-	// keys are kept for ever.
+	// Longest returns the longest lifetime of a token that was ever permitted, or 0 while it is
+	// unknown, see [Rules.Longest]. nil: it is never known, and no key is ever removed.
 	Longest func() time.Duration
-	// Report, if set, is told the error when reading the keys begins to fail,
-	// and nil when it works again. It is called by one goroutine at a time.
+	// Report, if set, is called with the error when reading the keys begins to fail, and with nil
+	// when it works again. It is not called concurrently.
 	Report func(error)
 }
 
-// Keyring holds the keys of the tag. Looking a key up is one atomic load.
-// All methods are safe for concurrent use; use [NewKeyring] or [FixedKeyring].
+// Keyring holds the keys of the tag. Looking up a key is one atomic load. All methods are safe for
+// concurrent use; use [NewKeyring] or [FixedKeyring].
 type Keyring struct {
 	store    KeyStore // nil if the key is fixed
 	now      func() time.Time
@@ -73,30 +69,30 @@ type Keyring struct {
 	report   func(error)
 	snapshot atomic.Pointer[keySet]
 
-	gate    chan struct{} // held by whoever reads the store; guards what follows
+	gate    chan struct{} // a semaphore, held during a read of the store; guards the fields below
 	tried   time.Time     // when the store was last read
-	outcome error         // what came of it
+	outcome error         // the result of that read
 }
 
-// keySet is an immutable set of keys in the order of their starts.
+// keySet is an immutable set of keys, sorted by their starts.
 type keySet struct {
 	keys []TagKey
 	read time.Time // just before they were read
 }
 
-// errKeysMissing is why nothing can be decided before the first read.
+// errKeysMissing is the error of every decision before the first read.
 var errKeysMissing = fmt.Errorf("%w: the tag keys are not loaded yet", ErrUnavailable)
 
-// FixedKeyring returns a keyring that holds one key for all times and needs no
-// store. Its Run does nothing but wait.
+// FixedKeyring returns a keyring with one key for all times, which needs no store. Its Run only
+// waits for the end of ctx.
 func FixedKeyring(key Key) *Keyring {
 	r := &Keyring{now: time.Now, longest: unknownLongest}
 	r.snapshot.Store(&keySet{keys: []TagKey{{Key: key}}})
 	return r
 }
 
-// NewKeyring returns an empty keyring on cfg.Store. It has no keys until Run
-// has read them; until then every decision is [ErrUnavailable].
+// NewKeyring returns an empty keyring for cfg.Store. Until Run has read the keys, every decision is
+// [ErrUnavailable].
 func NewKeyring(cfg KeyringConfig) *Keyring {
 	if cfg.Store == nil {
 		panic("tokens: NewKeyring without a store")
@@ -116,10 +112,9 @@ func NewKeyring(cfg KeyringConfig) *Keyring {
 
 func unknownLongest() time.Duration { return 0 }
 
-// Run reads the keys until ctx ends: at once, with jittered retries of about
-// 0.1 s until it succeeds, and every ten seconds from then on. A store that is
-// empty is given a first key; one that lost keys is given them back. It must be
-// running while the keyring is in use.
+// Run reads the keys until ctx ends: at once, then about every 0.1 s with jitter until a read
+// succeeds, and every ten seconds from then on. If the store is empty, Run adds a first key; if the
+// store has lost keys, Run writes them back. Run must be running while the keyring is in use.
 func (r *Keyring) Run(ctx context.Context) {
 	for {
 		if deadline.Sleep(ctx, r.pause(r.Refresh(ctx))) != nil {
@@ -128,7 +123,7 @@ func (r *Keyring) Run(ctx context.Context) {
 	}
 }
 
-// pause tells how long after a read with result err the next one comes.
+// pause returns the time from a read with result err to the next one.
 func (r *Keyring) pause(err error) time.Duration {
 	pause := keysRefresh
 	switch {
@@ -137,14 +132,14 @@ func (r *Keyring) pause(err error) time.Duration {
 	case err != nil:
 		pause = keysRetry
 	}
-	return pause + rand.N(pause/2) //nolint:gosec // nobody gains by guessing it: it keeps gateways out of step
+	return pause + rand.N(pause/2) //nolint:gosec // jitter, so that gateways do not read at the same time
 }
 
-// Loaded reports whether there are keys to work with.
+// Loaded reports whether keys have been read.
 func (r *Keyring) Loaded() bool { return r.snapshot.Load() != nil }
 
-// Starts returns the instants from which on the keys sign, in order: the zero
-// time for the first key of a deployment. It is empty before the first read.
+// Starts returns the instants at which the keys start to sign, in order; the zero time stands for
+// the first key of a deployment. It is empty before the first read.
 func (r *Keyring) Starts() []time.Time {
 	set := r.snapshot.Load()
 	if set == nil {
@@ -159,19 +154,19 @@ func (r *Keyring) Starts() []time.Time {
 	return starts
 }
 
-// ErrKeyFixed says that a keyring has one key for all times.
+// ErrKeyFixed is returned by [Keyring.Rotate] for a keyring with one key for all times.
 var ErrKeyFixed = errors.New("tokens: the tag key is fixed by the configuration, so it cannot be rotated")
 
-// Rotate adds a key to the store and returns the instant from which on it signs,
-// a minute and a half from now: by then every gateway has read it. Tokens signed
-// with the keys before it stay valid. After an error, which is [ErrKeyFixed] or
-// matches [ErrUnavailable], the key may have been added all the same.
+// Rotate adds a key to the store and returns the instant at which it starts to sign, a minute and a
+// half from now: by then every gateway has read it. Tokens that were signed with earlier keys stay
+// valid. The error is [ErrKeyFixed] or matches [ErrUnavailable]; in the latter case the key may
+// have been added.
 func (r *Keyring) Rotate(ctx context.Context) (start time.Time, err error) {
 	if r.store == nil {
 		return time.Time{}, ErrKeyFixed
 	}
 	if !r.Loaded() {
-		return time.Time{}, errKeysMissing // the first key starts in 1970, and comes first
+		return time.Time{}, errKeysMissing // the first key starts in 1970 and must exist before
 	}
 	ctx, cancel := context.WithTimeout(ctx, keysRotate)
 	defer cancel()
@@ -179,17 +174,16 @@ func (r *Keyring) Rotate(ctx context.Context) (start time.Time, err error) {
 	if err := r.store.AddKeys(ctx, []TagKey{key}); err != nil {
 		return time.Time{}, err
 	}
-	// If another gateway took the same millisecond, its key is the one.
+	// If another gateway added a key for the same millisecond, its key counts.
 	if err := r.Refresh(ctx); err != nil {
 		return time.Time{}, err
 	}
 	return time.UnixMilli(key.Start).UTC(), nil
 }
 
-// Merge adds keys. One whose start is known already replaces the one here: the
-// store is the arbiter between gateways. Keys that no living token can be signed
-// with go. It is for keys learned by other ways than reading the store, and not
-// for a fixed keyring.
+// Merge adds keys that were learned in another way than by reading the store. A key replaces a
+// known key with the same start, because the store decides between gateways. Merge drops keys that
+// no living token can be signed with. It must not be called on a fixed keyring.
 func (r *Keyring) Merge(keys []TagKey) {
 	for {
 		old := r.snapshot.Load()
@@ -205,10 +199,10 @@ func (r *Keyring) Merge(keys []TagKey) {
 	}
 }
 
-// outlived returns how many of the keys, which are in the order of their starts,
-// no living token can be signed with. The last token of a key was minted when
-// the next one started. Every gateway comes to the same result, whatever other
-// keys it knows, so none gives back what another one has removed.
+// outlived returns how many of the keys, which are sorted by their starts, no living token can be
+// signed with. The last token of a key was minted when the next key started. The result does not
+// depend on which other keys a gateway knows, so no gateway writes back a key that another one has
+// removed.
 func (r *Keyring) outlived(keys []TagKey) int {
 	longest := r.longest()
 	if longest <= 0 {
@@ -222,11 +216,11 @@ func (r *Keyring) outlived(keys []TagKey) int {
 	return n
 }
 
-// Verify judges the tag of b, which was minted at the given instant: nil,
-// [ErrForged], or [ErrUnavailable] if the key for that instant may exist and
-// cannot be had. It asks the store only if the last read is too old to know all
-// keys for that instant, at most about once a second for all callers together:
-// a flood of forgeries costs the store nothing. Otherwise it does not allocate.
+// Verify verifies the tag of b, which was minted at the given instant. The error is [ErrForged], or
+// [ErrUnavailable] if a key for that instant may exist and cannot be read. Verify reads the store
+// only if the last read is too old to contain all keys for that instant, and at most about once a
+// second for all callers together, so a flood of forgeries does not load the store. Otherwise it
+// does not allocate.
 func (r *Keyring) Verify(ctx context.Context, b Bearer, minted time.Time) error {
 	set := r.snapshot.Load()
 	if set == nil {
@@ -247,16 +241,16 @@ func (r *Keyring) Verify(ctx context.Context, b Bearer, minted time.Time) error 
 	return nil
 }
 
-// mint makes a token under id with the key that applies at the given instant,
-// or returns an error that matches [ErrUnavailable].
+// mint makes a token with the given id and the key for the given instant. The error matches
+// [ErrUnavailable].
 func (r *Keyring) mint(ctx context.Context, id idgen.ID, minted time.Time) (Bearer, error) {
 	set := r.snapshot.Load()
 	if set == nil {
 		return Bearer{}, errKeysMissing
 	}
 	if !r.complete(set, minted) {
-		// Another gateway may have started a key that would make this one's
-		// tokens forgeries everywhere else.
+		// Another gateway may have added a key that starts earlier. Then all other gateways would
+		// take this token for a forgery.
 		if err := r.reread(ctx); err != nil {
 			return Bearer{}, err
 		}
@@ -269,14 +263,13 @@ func (r *Keyring) mint(ctx context.Context, id idgen.ID, minted time.Time) (Bear
 	return mint(id, key), nil
 }
 
-// complete reports whether set must contain the key for a mint time.
+// complete reports whether set certainly contains the key for a mint time.
 func (r *Keyring) complete(set *keySet, minted time.Time) bool {
 	return r.store == nil || minted.Before(set.read.Add(keysComplete))
 }
 
-// reread reads the store on behalf of a caller, unless that was done within the
-// last second, when it returns what came of it. Callers share one read, and it
-// goes on if one of them leaves.
+// reread reads the store for a caller. If that was done within the last second, it returns the
+// result of that read. Callers share one read, which continues if one of them gives up.
 func (r *Keyring) reread(ctx context.Context) error {
 	select {
 	case r.gate <- struct{}{}:
@@ -290,9 +283,9 @@ func (r *Keyring) reread(ctx context.Context) error {
 	return r.readLocked(context.WithoutCancel(ctx))
 }
 
-// Refresh reads the store now: keys that it lost are given back, keys that others
-// added are learned. Run does so by itself; this is for when it is known that
-// the store has changed or forgotten. The error matches [ErrUnavailable].
+// Refresh reads the store now. It writes back keys that the store has lost, and learns keys that
+// others have added. Run does this by itself; call Refresh when the store is known to have changed
+// or lost data. The error matches [ErrUnavailable].
 func (r *Keyring) Refresh(ctx context.Context) error {
 	if r.store == nil {
 		return nil
@@ -302,7 +295,7 @@ func (r *Keyring) Refresh(ctx context.Context) error {
 	return r.readLocked(ctx)
 }
 
-// readLocked reads the store and keeps the result. The gate must be held.
+// readLocked reads the store and keeps the result. The caller holds the gate.
 func (r *Keyring) readLocked(ctx context.Context) error {
 	before := r.outcome
 	r.tried = r.now()
@@ -318,8 +311,7 @@ func (r *Keyring) readLocked(ctx context.Context) error {
 	return err
 }
 
-// markRead notes that the keys are as complete as a read at that instant can
-// make them.
+// markRead records that the keys are as complete as a read at that instant can make them.
 func (r *Keyring) markRead(at time.Time) {
 	for {
 		old := r.snapshot.Load()
@@ -329,8 +321,8 @@ func (r *Keyring) markRead(at time.Time) {
 	}
 }
 
-// exchange reads the store's keys and gives it those that it should have: a
-// first one if there is none anywhere, and the ones it lost.
+// exchange reads the keys of the store and adds missing ones: a first key if there is none at all,
+// and the keys that the store has lost.
 func (r *Keyring) exchange(ctx context.Context) ([]TagKey, error) {
 	keys, err := r.store.LoadKeys(ctx)
 	if err != nil {
@@ -355,7 +347,7 @@ func (r *Keyring) exchange(ctx context.Context) ([]TagKey, error) {
 	return keys, err
 }
 
-// missing returns the keys that the store, which holds keys, should have too.
+// missing returns the keys that the store, which holds keys, should have as well.
 func (r *Keyring) missing(keys []TagKey) []TagKey {
 	mine := r.snapshot.Load()
 	if mine == nil {
@@ -367,9 +359,8 @@ func (r *Keyring) missing(keys []TagKey) []TagKey {
 	return all.without(keys)
 }
 
-// relieve removes the keys that no living token can be signed with from the
-// store, which holds keys. It is not urgent: what fails is done after the next
-// read.
+// relieve removes from the store, which holds keys, those that no living token can be signed with.
+// A failure has no consequences, because the next read tries again.
 func (r *Keyring) relieve(ctx context.Context, keys []TagKey) {
 	remover, ok := r.store.(KeyRemover)
 	if !ok {
@@ -386,7 +377,7 @@ func (r *Keyring) relieve(ctx context.Context, keys []TagKey) {
 	}
 }
 
-// add puts keys in their places; those with a known start replace.
+// add inserts keys. A key replaces one with the same start.
 func (s *keySet) add(keys []TagKey) {
 	for _, key := range keys {
 		i, found := s.search(key.Start)
@@ -409,8 +400,7 @@ func (s *keySet) without(keys []TagKey) []TagKey {
 	return missing
 }
 
-// at returns the key that applies at an instant, nil if that is before the
-// first.
+// at returns the key for an instant, or nil if the instant is before the first key.
 func (s *keySet) at(instant time.Time) *Key {
 	i, found := s.search(instant.UnixMilli())
 	if !found {
@@ -422,13 +412,13 @@ func (s *keySet) at(instant time.Time) *Key {
 	return &s.keys[i].Key
 }
 
-// signed reports whether b carries the tag of the key that applies to it.
+// signed reports whether b has the correct tag for its mint time.
 func (s *keySet) signed(b Bearer, minted time.Time) bool {
 	key := s.at(minted)
 	return key != nil && b.signedBy(key)
 }
 
-// search finds the place of a start.
+// search returns the index of a start.
 func (s *keySet) search(start int64) (int, bool) {
 	return slices.BinarySearchFunc(s.keys, start, func(k TagKey, start int64) int {
 		return cmp.Compare(k.Start, start)
