@@ -249,8 +249,8 @@ func (r *Keyring) mint(ctx context.Context, id idgen.ID, minted time.Time) (Bear
 		return Bearer{}, errKeysMissing
 	}
 	if !r.complete(set, minted) {
-		// Another gateway may have added a key that starts earlier. Then all other gateways would
-		// take this token for a forgery.
+		// Another gateway may have added a key that applies to this mint time. All other gateways
+		// would then take a token with the tag of an older key for a forgery.
 		if err := r.reread(ctx); err != nil {
 			return Bearer{}, err
 		}

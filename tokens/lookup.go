@@ -76,12 +76,13 @@ func (s *Service) join(id idgen.ID) (f *lookUp, waits <-chan struct{}) {
 
 // read reads the store for all requests that wait for f.
 func (s *Service) read(ctx context.Context, b Bearer, f *lookUp, digest Digest) {
-	f.left = true // also if this panics
+	f.left = true // set first, so that it also holds if this panics
 	defer s.finish(b.ID(), f, digest)
 	f.entry.asked = time.Since(s.cache.opened)
 	record, err := s.cfg.Store.Load(ctx, b.ID())
 	if err != nil {
-		// The deadline bounds each decision alike, so the others need not try again after it.
+		// All decisions have the same deadline, so the waiting requests need not try again after
+		// it.
 		f.err, f.left = err, errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && s.cfg.Timeout <= 0
 		return
 	}
@@ -115,7 +116,7 @@ func (s *Service) finish(id idgen.ID, f *lookUp, digest Digest) {
 	}
 }
 
-// forget makes sure that no decision after this call rests on what was read of id before it.
+// forget ensures that no decision after this call uses what was read of id before it.
 func (s *Service) forget(id idgen.ID) {
 	s.lookUps.mu.Lock()
 	defer s.lookUps.mu.Unlock()

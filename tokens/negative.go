@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// goneFor bounds for how long a token without a record is refused before the store is asked
-	// again.
+	// goneFor is the maximum time for which a token without a record is refused before the store is
+	// asked again.
 	goneFor = 5 * time.Second
-	// goneSize bounds how many such tokens are remembered: about 2 MiB.
+	// goneSize is the maximum number of such tokens that are remembered: about 2 MiB.
 	goneSize = 1 << 14
 )
 
-// negativeCache remembers a bounded number of tokens that have no record in the store. A client that
-// repeats a dead token costs the store one read in ttl. The zero value remembers none. All methods are
-// safe for concurrent use.
+// negativeCache remembers a limited number of tokens that have no record in the store, so that a
+// client that repeats such a token costs the store one read in ttl. The zero value remembers none.
+// All methods are safe for concurrent use.
 //
-// A token that a client can present never comes to life later: [Service.Issue] returns it after its
-// record is written, and every id is used once. The cache compares the digest too; so an attacker who
-// has a tag key, and forges tokens under future ids, does not block the real ones. A store that loses
-// records and gets them back, for instance from a backup, is the exception: such tokens are refused
-// until ttl has passed, or until the cache begins a new epoch, as after every outage.
+// A token without a record never becomes valid later: [Service.Issue] returns a token after its
+// record is written, and every id is used once. The cache compares the digest as well. So an
+// attacker who has a tag key, and forges tokens with future ids, cannot block the real tokens. The
+// only exception is a store that loses records and gets them back, for instance from a backup: such
+// tokens are refused until ttl has passed, or until the cache begins a new epoch, as after every
+// outage.
 type negativeCache struct {
 	ttl time.Duration // 0: nothing is kept
 
@@ -31,7 +32,8 @@ type negativeCache struct {
 	young, old map[idgen.ID]missing // each at most half of the size
 }
 
-// missing is a token without a record. It has no pointers, for the garbage collector.
+// missing is a token without a record. It has no pointers, so that the garbage collector need not
+// scan it.
 type missing struct {
 	digest Digest
 	asked  time.Duration // when the store was asked, since the cache was opened

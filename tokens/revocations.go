@@ -7,21 +7,21 @@ import (
 	"snowgate/idgen"
 )
 
-// errNoRules is returned by a service that was made without [Config.Rules].
+// errNoRules is returned by a service without [Config.Rules].
 var errNoRules = errors.New("tokens: this service keeps no revocation rules")
 
-// RevokeClient revokes every token that was issued to client up to now. When it
-// returns, the rule has taken effect here, on cached tokens and on streams.
-// Errors are those of [RuleStore.AddRule].
+// RevokeClient revokes every token that was issued to client up to now. When it returns nil, the
+// rule is in force on this gateway, for cached tokens and for streams. Errors are those of
+// [RuleStore.AddRule].
 func (s *Service) RevokeClient(ctx context.Context, client, by, why string) (Rule, error) {
 	r := ClientRule(client)
 	r.By, r.Why = by, why
 	return s.AddRule(ctx, r)
 }
 
-// AddRule revokes every token that r matches. When it returns the rule as it was
-// stored, the rule has taken effect here, on cached tokens and on streams.
-// Errors are those of [RuleStore.AddRule].
+// AddRule revokes every token that r matches. It returns the rule as it was stored. When the error
+// is nil, the rule is in force on this gateway, for cached tokens and for streams. Errors are those
+// of [RuleStore.AddRule].
 func (s *Service) AddRule(ctx context.Context, r Rule) (Rule, error) {
 	if s.cfg.Rules == nil {
 		return Rule{}, errNoRules
@@ -33,7 +33,7 @@ func (s *Service) AddRule(ctx context.Context, r Rule) (Rule, error) {
 	return stored, err
 }
 
-// Revocations returns the rules that are known here, in the order of their IDs.
+// Revocations returns the rules that this gateway knows, in the order of their IDs.
 func (s *Service) Revocations() RuleSet {
 	if s.cfg.Rules == nil {
 		return RuleSet{}
@@ -41,10 +41,10 @@ func (s *Service) Revocations() RuleSet {
 	return s.cfg.Rules.Set()
 }
 
-// Lookup returns the token with the given id from the store, for an
-// administrator. A token whose record is there but which is not good any more is
-// returned together with the reason, which matches [ErrInvalid]; without a
-// record there is only [ErrUnknown]. [ErrUnavailable] says nothing about it.
+// Lookup returns the token with the given id from the store, for an administrator. If the token has
+// a record but is no longer valid, Lookup returns it together with the reason, which matches
+// [ErrInvalid]. Without a record the error is [ErrUnknown]. [ErrUnavailable] says nothing about the
+// token.
 func (s *Service) Lookup(ctx context.Context, id idgen.ID) (Token, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -65,7 +65,7 @@ func (s *Service) Lookup(ctx context.Context, id idgen.ID) (Token, error) {
 	return token, err
 }
 
-// origin reads an id; ok is false if the layout cannot have it.
+// origin decodes an id; ok is false if the layout does not permit it.
 func (s *Service) origin(id idgen.ID) (o Origin, ok bool) {
 	if id < 0 {
 		return Origin{}, false
@@ -74,7 +74,7 @@ func (s *Service) origin(id idgen.ID) (o Origin, ok bool) {
 	return Origin{Minted: s.cfg.MintTime(id), Worker: worker}, ok
 }
 
-// check judges a token by all but its record.
+// check checks all of a token but its record.
 func (s *Service) check(t *Token, o Origin) error {
 	if !s.cfg.Now().Before(t.ExpiresAt) {
 		return ErrExpired
@@ -95,38 +95,37 @@ func (s *Service) check(t *Token, o Origin) error {
 	return nil
 }
 
-// Dropped is told that the token with the given id was revoked elsewhere. That
-// is taken for a hint: what is known of it is forgotten, and streams that it
-// opened ask the store.
+// Dropped reports that another gateway has revoked the token with the given id. The service takes
+// this as a hint: it removes what it has cached of the token, and reads the store again for streams
+// of the token.
 func (s *Service) Dropped(id idgen.ID) {
 	s.forget(id)
 	s.writeBack.add(id)
 	s.watches.reread(id)
 }
 
-// Gap is told that revocations of single tokens may have been missed: nothing in
-// the cache decides any more, and all streams ask the store. What it costs does
-// not depend on the size of the cache.
+// Gap reports that revocations of single tokens may have been missed. No cached entry decides any
+// more, and the store is read for all streams. The cost does not depend on the size of the cache.
 func (s *Service) Gap() {
 	s.cache.epoch.Add(1)
 	s.watches.rereadAll()
 	s.writeBack.compare()
 }
 
-// WritesLost is told that the store may have lost its last writes, as a failover does. Tokens that
-// were revoked here or elsewhere within the last minute, and are in the store again, are revoked
-// again. [Service.Gap] does so, too.
+// WritesLost reports that the store may have lost its last writes, as in a failover. Tokens that
+// any gateway revoked within the last minute, and that are in the store again, are revoked again.
+// [Service.Gap] does so as well.
 func (s *Service) WritesLost() { s.writeBack.compare() }
 
-// Stats are numbers for metrics.
+// Stats holds numbers for metrics.
 type Stats struct {
-	Cached  int // tokens in the cache, about
-	Watched int // tokens that streams are open under
+	Cached  int // tokens in the cache, approximately
+	Watched int // tokens with open streams
 	Rules   int // revocation rules
-	Unknown int // of them, those of a kind that this version does not know
+	Unknown int // those of them whose kind this version does not know
 }
 
-// Stats returns how much is held now.
+// Stats returns the current numbers.
 func (s *Service) Stats() Stats {
 	stats := Stats{Cached: s.cache.len(), Watched: s.watches.len()}
 	if s.cfg.Rules != nil {

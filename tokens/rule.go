@@ -10,11 +10,11 @@ import (
 // RuleKind says what a [Rule] matches.
 type RuleKind string
 
-// The kinds of rules that this version knows. One token is not revoked by a rule: its record is
-// deleted. A later version may write rules of other kinds, see [Rule.Known].
+// The kinds of rules that this version knows. There is no rule for a single token, which is revoked
+// by deleting its record. A later version may write rules of other kinds, see [Rule.Known].
 const (
-	// RuleClient matches every token of Client whose generation is below
-	// Generation. No clock takes part.
+	// RuleClient matches every token of Client whose generation is less than Generation. It does
+	// not depend on any clock.
 	RuleClient RuleKind = "client"
 	// RuleWorker matches every token that Worker minted in [From, Until).
 	RuleWorker RuleKind = "worker"
@@ -22,34 +22,31 @@ const (
 	RuleBefore RuleKind = "before"
 )
 
-// RuleGrace is the margin at the end of a rule. It is part of [Rule.End], for
-// tokens that a gateway mints before it has learned of the rule; and a rule is
-// remembered, and its generation written into new tokens, for this much longer
-// than its End, for gateways whose clocks differ. Stores forget a rule no
-// earlier than RuleGrace after its End.
+// RuleGrace is a margin. It is part of [Rule.End], because a gateway may issue tokens before it has
+// learned of the rule. Gateways also keep a rule, and write its generation into new tokens, for
+// RuleGrace after its End, because their clocks differ. A store must keep a rule until RuleGrace
+// after its End.
 const RuleGrace = time.Minute
 
-// Rule revokes many tokens at once. It is a value; instants have millisecond
-// precision. Make one with [ClientRule], [WorkerRule] or [BeforeRule].
+// Rule revokes many tokens at once. It is a value; its instants have millisecond precision. Use
+// [ClientRule], [WorkerRule] or [BeforeRule] to make one.
 type Rule struct {
-	// ID follows from what the rule matches and from nothing else, so that the
-	// same rule written twice is one rule.
+	// ID depends only on what the rule matches, so that writing the same rule twice gives one rule.
 	ID   string
 	Kind RuleKind
 
 	Client     string // RuleClient
-	Generation uint64 // RuleClient; given by the [RuleStore]: the revision of the write
+	Generation uint64 // RuleClient; set by the [RuleStore]: the revision of the write
 	Worker     int64  // RuleWorker: the number as idgen.Layout.WorkerIndex counts
 	From       time.Time
 	Until      time.Time
 
 	// End is the first instant at which no token that the rule matches can be alive: Until, or the
-	// instant of writing for a RuleClient, plus the longest lifetime that any gateway ever permitted,
-	// plus [RuleGrace]; rounded up to a millisecond. The [RuleStore] sets it.
+	// time of writing for a RuleClient, plus the longest lifetime that any gateway ever permitted,
+	// plus [RuleGrace], rounded up to a millisecond. The [RuleStore] sets it.
 	End time.Time
-	// Created is when the rule was written, by the clock of the [RuleStore]. By
-	// says who wrote it, and Why is what they gave as the reason. A store may
-	// drop these three for a RuleClient.
+	// Created is when the rule was written, by the clock of the [RuleStore]. By is who wrote it,
+	// and Why is the reason given. A store may drop these three for a RuleClient.
 	Created time.Time
 	By, Why string
 
@@ -68,9 +65,8 @@ func UnknownRule(id string, kind RuleKind, worker int64, from, until time.Time, 
 	return Rule{ID: id, Kind: kind, Worker: max(worker, anyWorker), From: floorMilli(from), Until: ceilMilli(until), Stored: stored}
 }
 
-// Known reports whether this version knows the kind of r. If it does not, it cannot tell which
-// tokens r revokes, but only which it does not: those that were minted outside of From and Until, or
-// by another worker.
+// Known reports whether this version knows the kind of r. If it does not, it knows only which
+// tokens r cannot revoke: those that were minted outside of From and Until, or by another worker.
 func (r Rule) Known() bool {
 	return r.Kind == RuleClient || r.Kind == RuleWorker || r.Kind == RuleBefore
 }
@@ -82,28 +78,28 @@ func (r Rule) mayMatch(o Origin) bool {
 }
 
 var (
-	// ErrRule says that a rule makes no sense; what is wrong is in the text.
+	// ErrRule is the error for a rule that is not valid; the text says why.
 	ErrRule = errors.New("tokens: not a revocation rule")
-	// ErrRuleInFuture says that a rule names an instant that has not come yet by
-	// the clock of the store: it would revoke tokens that nobody has minted.
+	// ErrRuleInFuture is the error for a rule with an instant in the future by the clock of the
+	// store: it would revoke tokens that do not exist yet.
 	ErrRuleInFuture = errors.New("tokens: a revocation rule cannot reach into the future")
 )
 
-// ClientRule returns the rule that revokes everything of a client.
+// ClientRule returns the rule that revokes all tokens of a client.
 func ClientRule(client string) Rule {
 	return Rule{ID: "client-" + client, Kind: RuleClient, Client: client}
 }
 
-// WorkerRule returns the rule that revokes what a worker minted in
-// [from, until). from is rounded down to a millisecond, until is rounded up.
+// WorkerRule returns the rule that revokes all tokens that a worker minted in [from, until). from
+// is rounded down to a millisecond, until is rounded up.
 func WorkerRule(worker int64, from, until time.Time) Rule {
 	r := Rule{Kind: RuleWorker, Worker: worker, From: floorMilli(from), Until: ceilMilli(until)}
 	r.ID = "worker-" + strconv.FormatInt(worker, 10) + "-" + milliText(r.From) + "-" + milliText(r.Until)
 	return r
 }
 
-// BeforeRule returns the rule that revokes everything minted before an
-// instant, which is rounded up to a millisecond.
+// BeforeRule returns the rule that revokes all tokens minted before an instant, which is rounded up
+// to a millisecond.
 func BeforeRule(instant time.Time) Rule {
 	r := Rule{Kind: RuleBefore, Until: ceilMilli(instant)}
 	r.ID = "before-" + milliText(r.Until)
@@ -114,20 +110,20 @@ func floorMilli(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()) }
 func ceilMilli(t time.Time) time.Time  { return floorMilli(t.Add(time.Millisecond - time.Nanosecond)) }
 func milliText(t time.Time) string     { return strconv.FormatInt(t.UnixMilli(), 10) }
 
-// RuleSet is all that is known about rules at one time.
+// RuleSet is the state of all rules at one time.
 type RuleSet struct {
-	// Revision counts the changes of what the gateways share. Sets with the same
-	// revision hold the same rules, unless the store has lost writes.
+	// Revision counts the changes of what the gateways share. Sets with the same revision hold the
+	// same rules, unless the store has lost writes.
 	Revision uint64
-	// Longest is the longest lifetime of a token that was ever permitted; it only
-	// grows. 0: nobody has told yet.
+	// Longest is the longest lifetime of a token that was ever permitted. It never decreases. 0:
+	// not recorded yet.
 	Longest time.Duration
-	// Rules is in no particular order and has one rule for each ID.
+	// Rules holds one rule for each ID, in any order.
 	Rules []Rule
 }
 
-// Check reports, wrapping [ErrRule] or [ErrRuleInFuture], why r cannot be
-// written at the instant now of the store's clock.
+// Check returns why r cannot be written at the instant now of the store's clock, as an error that
+// wraps [ErrRule] or [ErrRuleInFuture].
 func (r Rule) Check(now time.Time) error {
 	var err error
 	switch r.Kind {
@@ -147,8 +143,8 @@ func (r Rule) Check(now time.Time) error {
 	return err
 }
 
-// wellFormed checks a condition of a kind, and that r matches exactly what a
-// rule of the same content made by its constructor does.
+// wellFormed checks ok, the condition of a kind, and that r is equal to made, the rule with the
+// same content that its constructor returns.
 func (r Rule) wellFormed(ok bool, otherwise string, made Rule) error {
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrRule, otherwise)

@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// Origin is what the id of a token says about where it comes from.
+// Origin is what the id of a token tells about its origin.
 type Origin struct {
 	Minted time.Time // with millisecond precision
 	Worker int64     // as idgen.Layout.WorkerIndex counts
 }
 
-// RulesConfig is what [Rules] are made of.
+// RulesConfig configures [Rules].
 type RulesConfig struct {
 	// Store keeps the rules. Required.
 	Store RuleStore
 	// Longest is the longest lifetime that this gateway permits. It is recorded in
 	// the store before the first token is issued.
 	Longest time.Duration
-	// Now is the clock that rules end by. Default: time.Now.
+	// Now is the clock for the end of rules. Default: time.Now.
 	Now func() time.Time
-	// OnUnknown is told of each rule of a kind that this version does not know, when it takes effect.
-	// It may be nil and must not block.
+	// OnUnknown is called for each rule of a kind that this version does not know, when the rule
+	// takes effect. It may be nil and must not block.
 	OnUnknown func(Rule)
 }
 
-// Rules holds the revocation rules of a deployment in memory. Asking it is one
-// atomic load and a binary search, without allocation. It only learns: a rule
-// goes when it has ended and not before, whatever the store has lost.
+// Rules holds the revocation rules of a deployment in memory. A check is one atomic load and a
+// binary search, without allocation. Rules drops a rule only after it has ended, whatever the store
+// has lost.
 //
 // All methods are safe for concurrent use; use [NewRules].
 type Rules struct {
@@ -48,8 +48,7 @@ type Rules struct {
 	watchers []func(added []Rule)
 }
 
-// NewRules returns rules on cfg.Store. They are empty, and not Loaded, until
-// the first Refresh.
+// NewRules returns rules for cfg.Store. They are empty, and not loaded, until the first Refresh.
 func NewRules(cfg RulesConfig) *Rules {
 	if cfg.Store == nil {
 		panic("tokens: NewRules without a store")
@@ -65,21 +64,21 @@ func NewRules(cfg RulesConfig) *Rules {
 	return r
 }
 
-// Loaded reports whether the store has been read, and has been told of the
-// longest lifetime permitted here. Before that nothing may be decided.
+// Loaded reports whether the store has been read and has recorded the longest lifetime that this
+// gateway permits. Until then no decision is possible.
 func (r *Rules) Loaded() bool { return r.current.Load().loaded }
 
-// Revision returns the revision that the rules are complete for.
+// Revision returns the revision up to which the rules are complete.
 func (r *Rules) Revision() uint64 { return r.current.Load().revision }
 
-// Len returns how many rules are held.
+// Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.current.Load().rules) }
 
-// Unknown returns how many of them are of a kind that this version does not know.
+// Unknown returns the number of rules whose kind this version does not know.
 func (r *Rules) Unknown() int { return len(r.current.Load().unknown) }
 
-// Longest returns the longest lifetime of a token that was ever permitted in
-// this deployment, 0 while that is not known because the rules are not loaded.
+// Longest returns the longest lifetime of a token that was ever permitted in this deployment. It is
+// 0 until the rules are loaded.
 func (r *Rules) Longest() time.Duration {
 	if x := r.current.Load(); x.loaded {
 		return x.longest
@@ -90,14 +89,14 @@ func (r *Rules) Longest() time.Duration {
 // Set returns all rules, in the order of their IDs.
 func (r *Rules) Set() RuleSet { return r.current.Load().set() }
 
-// Generation returns what the tokens of client are issued under now.
+// Generation returns the generation of new tokens of client.
 func (r *Rules) Generation(client string) uint64 {
 	return r.current.Load().generations[client].generation
 }
 
 // CheckOrigin returns [ErrRevoked] if a rule for a worker or an instant matches tokens of that
-// origin, and an error that matches [ErrUnavailable] if a rule of an unknown kind may match them,
-// else nil. It does not allocate.
+// origin, and an error that matches [ErrUnavailable] if a rule of an unknown kind may match them.
+// It does not allocate.
 func (r *Rules) CheckOrigin(o Origin) error {
 	x := r.current.Load()
 	if x.matches(o) {
@@ -111,32 +110,31 @@ func (r *Rules) CheckOrigin(o Origin) error {
 	return nil
 }
 
-// errUnknownRule refuses to decide about a token that may be revoked in a way that this version does
-// not know.
+// errUnknownRule is the error for a token that a rule of an unknown kind may have revoked.
 var errUnknownRule = fmt.Errorf("%w: a newer version wrote a revocation rule of a kind that this one does not know, "+
 	"and the token may be one of those that it revokes: upgrade this gateway", ErrUnavailable)
 
-// CheckClient returns [ErrRevoked] if everything of the client of t has been
-// revoked after t was issued, else nil. It does not allocate.
+// CheckClient returns [ErrRevoked] if all tokens of the client of t were revoked after t was
+// issued. It does not allocate.
 func (r *Rules) CheckClient(t *Token) error {
 	g, ok := r.current.Load().generations[t.Client]
 	if !ok || t.Generation >= g.generation {
 		return nil
 	}
-	// When the rule has ended, gateways whose clocks differ may have forgotten it
-	// and issue under 0 again.
+	// After the end of the rule, gateways whose clocks differ may have dropped it, and issue tokens
+	// of generation 0 again.
 	if r.now().UnixMilli() >= g.end {
 		return nil
 	}
 	return ErrRevoked
 }
 
-// Merge adds what set knows: all its rules, of two generations the greater one,
-// of two revisions the later one. Rules that have ended for [RuleGrace] go.
-// Merging is commutative and idempotent.
+// Merge adds the content of set: all its rules, the greater of two generations, and the later of
+// two revisions. It drops rules that ended longer ago than [RuleGrace]. Merging is commutative and
+// idempotent.
 func (r *Rules) Merge(set RuleSet) { r.merge(set, false) }
 
-// merge tells the watchers of the rules that are new before it returns.
+// merge calls the watchers with the new rules before it returns.
 func (r *Rules) merge(set RuleSet, loaded bool) {
 	added, watchers := r.replace(set, loaded)
 	if len(added) == 0 {
@@ -152,7 +150,7 @@ func (r *Rules) merge(set RuleSet, loaded bool) {
 	}
 }
 
-// replace puts the union of what is known and set into effect.
+// replace puts the union of the known rules and set into effect.
 func (r *Rules) replace(set RuleSet, loaded bool) (added []Rule, watchers []func([]Rule)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +161,7 @@ func (r *Rules) replace(set RuleSet, loaded bool) (added []Rule, watchers []func
 	return added, r.watchers
 }
 
-// onAdd registers a function that is told of rules after they have taken
-// effect.
+// onAdd registers a function that is called with rules after they have taken effect.
 func (r *Rules) onAdd(tell func(added []Rule)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,10 +171,10 @@ func (r *Rules) onAdd(tell func(added []Rule)) {
 // Refresh reads the store, merges its rules, and writes back what the store has lost. The error
 // matches [ErrUnavailable].
 func (r *Rules) Refresh(ctx context.Context) error {
-	known := r.current.Load() // before it is read: what comes meanwhile is not lost
+	known := r.current.Load() // loaded before the read, so that a rule that arrives meanwhile does not count as lost
 	there, err := r.store.LoadRules(ctx)
 	if err != nil {
-		there.Revision = 0 // it is not complete
+		there.Revision = 0 // the read was not complete
 		r.merge(there, false)
 		return err
 	}
@@ -194,15 +191,15 @@ func (r *Rules) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Add writes a rule. When it returns the rule as it was stored, the rule has
-// taken effect here. Errors are those of [RuleStore.AddRule]; after an
-// [ErrUnavailable] the rule may have been written all the same.
+// Add writes a rule and returns it as it was stored. When the error is nil, the rule has taken
+// effect here. Errors are those of [RuleStore.AddRule]; after an [ErrUnavailable] the rule may have
+// been written.
 func (r *Rules) Add(ctx context.Context, rule Rule) (Rule, error) {
 	known := r.Revision()
 	stored, revision, err := r.store.AddRule(ctx, rule)
 	if err == nil && revision <= known {
-		// The store has forgotten revisions. The generation it gave may be one that
-		// living tokens carry, so it is told, and asked again.
+		// The store has lost revisions, and living tokens may carry the generation that it has
+		// given to the rule. Write the known revision back and add the rule again.
 		if err = r.Refresh(ctx); err == nil {
 			stored, revision, err = r.store.AddRule(ctx, rule)
 		}
@@ -214,8 +211,8 @@ func (r *Rules) Add(ctx context.Context, rule Rule) (Rule, error) {
 	return stored, nil
 }
 
-// learn merges a rule that was just written. The revision counts only if there
-// is none between it and what is known.
+// learn merges a rule that was just written. It takes over the revision only if that follows the
+// known one directly.
 func (r *Rules) learn(rule Rule, revision uint64) {
 	set := RuleSet{Rules: []Rule{rule}}
 	if revision == r.Revision()+1 {
@@ -224,7 +221,7 @@ func (r *Rules) learn(rule Rule, revision uint64) {
 	r.merge(set, false)
 }
 
-// ruleIndex is an immutable set of rules, arranged to be asked.
+// ruleIndex is an immutable set of rules, indexed for checks.
 type ruleIndex struct {
 	rules    map[string]Rule // by ID
 	revision uint64
@@ -232,8 +229,8 @@ type ruleIndex struct {
 	loaded   bool
 
 	before      int64            // everything minted before is revoked; Unix milliseconds
-	workers     map[int64][]span // in order, with gaps between
-	unknown     []Rule           // of kinds that this version does not know
+	workers     map[int64][]span // sorted and disjoint
+	unknown     []Rule           // of unknown kinds
 	generations map[string]clientGeneration
 }
 
@@ -271,7 +268,7 @@ func newRuleIndex(rules map[string]Rule, revision uint64, longest time.Duration,
 	return x
 }
 
-// union returns the same instants as few spans in order. It works in place.
+// union merges overlapping spans, and returns them in order. It works in place.
 func union(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	joined := spans[:0]
@@ -285,14 +282,14 @@ func union(spans []span) []span {
 	return joined
 }
 
-// matches tells whether a rule other than one for a client matches.
+// matches reports whether a rule matches, except rules for clients.
 func (x *ruleIndex) matches(o Origin) bool {
 	minted := o.Minted.UnixMilli()
 	if minted < x.before {
 		return true
 	}
 	spans := x.workers[o.Worker]
-	// The first span that is not over at the instant.
+	// Find the first span that ends after the instant.
 	i, _ := slices.BinarySearchFunc(spans, minted, func(s span, minted int64) int {
 		return cmp.Compare(s.until, minted+1)
 	})
@@ -305,8 +302,8 @@ func (x *ruleIndex) set() RuleSet {
 	return RuleSet{Revision: x.revision, Longest: x.longest, Rules: rules}
 }
 
-// beyond returns what x knows and there does not, and whether that is anything.
-// Rules that have ended are not missed.
+// beyond returns what x has and there lacks, and whether that is anything. Rules that have ended do
+// not count.
 func (x *ruleIndex) beyond(there RuleSet, now time.Time) (lost RuleSet, incomplete bool) {
 	lost = RuleSet{Revision: x.revision, Longest: x.longest}
 	theirs := make(map[string]Rule, len(there.Rules))
@@ -322,9 +319,9 @@ func (x *ruleIndex) beyond(there RuleSet, now time.Time) (lost RuleSet, incomple
 	return lost, len(lost.Rules) > 0 || there.Revision < x.revision || there.Longest < x.longest
 }
 
-// mergeRules returns the union of old and more without those that are over, and
-// the rules that match something which nothing in old did. Those that are over
-// go first, so that the order in which rules are merged does not matter.
+// mergeRules returns the union of old and more without expired rules, and those rules that match
+// something that no rule in old matches. Expired rules are dropped first, so that the order of
+// merging does not matter.
 func mergeRules(old map[string]Rule, more []Rule, now time.Time) (rules map[string]Rule, added []Rule) {
 	over := func(r Rule) bool { return !now.Before(r.End.Add(RuleGrace)) }
 	rules = make(map[string]Rule, len(old)+len(more))
@@ -349,11 +346,11 @@ func mergeRules(old map[string]Rule, more []Rule, now time.Time) (rules map[stri
 	return rules, added
 }
 
-// combine makes one of two rules with the same ID, in whichever order they come.
+// combine merges two rules with the same ID. The order does not matter.
 func combine(a, b Rule) Rule {
 	order := cmp.Or(
-		cmp.Compare(b.Generation, a.Generation), // the greater one tells more
-		a.Created.Compare(b.Created),            // who was first
+		cmp.Compare(b.Generation, a.Generation), // the greater one revokes more tokens
+		a.Created.Compare(b.Created),            // the earlier one
 		cmp.Compare(b.By, a.By), cmp.Compare(b.Why, a.Why),
 	)
 	if order > 0 {

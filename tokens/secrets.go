@@ -11,9 +11,8 @@ import (
 	"fmt"
 )
 
-// Digest is SHA-256 of the 43 characters of a token's secret. It is what is
-// stored of a secret, and no less to be kept out of logs than the record it
-// opens; printing one shows "[redacted]".
+// Digest is SHA-256 of the 43 characters of the secret of a token. Records hold it in place of the
+// secret. It must not be logged; printing a Digest gives "[redacted]".
 type Digest [32]byte
 
 // Equal compares in constant time.
@@ -33,24 +32,24 @@ func (d Digest) Format(f fmt.State, _ rune) { writeString(f, redacted) }
 // MarshalText returns "[redacted]".
 func (d Digest) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Key signs the tag of tokens: 256 secret bits. Printing one shows
-// "[redacted]"; [Key.Reveal] is its only exit.
+// Key signs the tag of tokens. It has 256 secret bits. Printing a Key gives "[redacted]"; only
+// [Key.Reveal] returns it.
 type Key [32]byte
 
-// ErrKey says that a text is not a [Key]. The text is never repeated.
+// ErrKey is the error for a text that is not a [Key]. It does not contain the text.
 var ErrKey = errors.New("tokens: a tag key is 32 bytes in standard base64 with padding (44 characters); make one with: openssl rand -base64 32")
 
-// NewKey draws a key.
+// NewKey returns a random key.
 func NewKey() Key {
 	var key Key
 	rand.Read(key[:]) // never fails, see crypto/rand
 	return key
 }
 
-// ParseKey reads 32 bytes in standard base64 with padding (RFC 4648 §4), as
-// [Key.Reveal] writes them. Anything else is [ErrKey].
+// ParseKey decodes 32 bytes in standard base64 with padding (RFC 4648 §4), the form that
+// [Key.Reveal] returns. For any other text the error is [ErrKey].
 func ParseKey(text string) (Key, error) {
-	// A decoder would skip line breaks; a key has one spelling.
+	// The base64 decoder skips line breaks, but a key must have only one spelling.
 	if len(text) != base64.StdEncoding.EncodedLen(len(Key{})) {
 		return Key{}, ErrKey
 	}
@@ -61,12 +60,12 @@ func ParseKey(text string) (Key, error) {
 	return Key(raw), nil
 }
 
-// Reveal returns the key in standard base64. It belongs in the [KeyStore].
+// Reveal returns the key in standard base64. Use it only to store the key in a [KeyStore].
 func (k Key) Reveal() string { return base64.StdEncoding.EncodeToString(k[:]) }
 
-// Fingerprint returns 12 hexadecimal digits by which keys are told apart: the first 48 bits of
-// HMAC-SHA-256 over a fixed text. The key cannot be computed from it, and whoever guesses keys
-// learns less from it than from the tag of any token, which has 64 bits.
+// Fingerprint returns 12 hexadecimal digits that identify a key: the first 48 bits of HMAC-SHA-256
+// over a fixed text. The key cannot be computed from them. They help less in guessing a key than
+// the tag of any token, which has 64 bits.
 func (k Key) Fingerprint() string {
 	mac := hmac.New(sha256.New, k[:])
 	mac.Write([]byte("snowgate tag key fingerprint 1"))

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// recordGrace is how much longer a record lives than its token, so that the expiry in the record
-	// decides and not the clock of the store.
+	// recordGrace is how much longer a record lives than its token, so that the expiry in the
+	// record decides, and not the clock of the store.
 	recordGrace = time.Second
 	// issueAttempts bounds how many ids Issue tries if they are taken.
 	issueAttempts = 3
@@ -58,14 +58,14 @@ func (s *Service) Close() {
 	s.cache.close()
 }
 
-// Claims are what a new token says.
+// Claims are the properties of a new token.
 type Claims struct {
 	Client   string        // never empty
 	Scope    scope.List    // may be empty
 	Audience []string      // may be empty
 	TTL      time.Duration // > 0; fractions of a millisecond are dropped from the expiry
-	// Generation is the least generation of the token, for a client whose generation is known from
-	// elsewhere than the rules.
+	// Generation is the least generation of the token, for a client whose generation does not come
+	// from the rules alone.
 	Generation uint64
 }
 
@@ -74,11 +74,12 @@ var (
 	errClaimsTTL = errors.New("tokens: the lifetime is longer than the longest that the revocation rules know (RulesConfig.Longest)")
 )
 
-// Issue makes a token with claims and stores its record in one round trip. If the id is taken, Issue
-// tries the next one, at most twice.
+// Issue makes a token with claims and stores its record in one round trip. If the id is taken,
+// Issue tries another one, at most twice.
 //
-// Claims that are not valid are a plain error. Any other error matches [ErrUnavailable]; then no
-// client knows the secret of a token that may have been stored.
+// For invalid claims, the error matches neither [ErrInvalid] nor [ErrUnavailable]. Any other error
+// matches [ErrUnavailable]. The record may have been stored all the same, but no client knows the
+// secret.
 func (s *Service) Issue(ctx context.Context, claims Claims) (Bearer, Token, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -98,7 +99,7 @@ func (s *Service) issue(ctx context.Context, claims Claims) (Bearer, Token, erro
 	if s.freshness(time.Now()) != fresh {
 		return Bearer{}, Token{}, errUnconfirmed
 	}
-	// A longer lifetime would outlast the rules that match the token, and the key of its tag.
+	// A token with a longer lifetime could outlive the rules that match it, and the key of its tag.
 	if s.cfg.Rules != nil && claims.TTL > s.cfg.Rules.Longest() {
 		return Bearer{}, Token{}, errClaimsTTL
 	}
@@ -120,7 +121,7 @@ func (s *Service) issue(ctx context.Context, claims Claims) (Bearer, Token, erro
 	return Bearer{}, Token{}, fmt.Errorf("%w: %w, %d times in a row", ErrUnavailable, ErrDuplicateID, issueAttempts)
 }
 
-// mint makes a token that is not stored yet.
+// mint makes a token and does not store it.
 func (s *Service) mint(ctx context.Context, claims Claims) (Bearer, Token, error) {
 	id, err := s.cfg.IDs.Next(ctx)
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *Service) revoke(ctx context.Context, text, client string) error {
 	}
 	record, err := s.cfg.Store.Load(ctx, bearer.ID())
 	if errors.Is(err, ErrUnknown) {
-		// Deleting writes nothing, but tells the other gateways.
+		// Without a record, Delete only informs the other gateways.
 		return cmp.Or(s.delete(ctx, bearer.ID()), err)
 	}
 	if err != nil {
@@ -196,8 +197,8 @@ func (s *Service) revoke(ctx context.Context, text, client string) error {
 	return s.delete(ctx, bearer.ID())
 }
 
-// RevokeID ends the token with the given id, of any client, for an administrator. It is no error if
-// there is none. It takes effect as Revoke does.
+// RevokeID revokes the token with the given id, of any client, for an administrator. It is no error
+// if the token does not exist. It takes effect like Revoke.
 func (s *Service) RevokeID(ctx context.Context, id idgen.ID) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()

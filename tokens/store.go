@@ -7,8 +7,8 @@ import (
 	"snowgate/idgen"
 )
 
-// Record is what a [Store] keeps of a token: all of it but the secret, of which
-// it has the digest only.
+// Record is what a [Store] keeps of a token: everything but the secret, of which it has only the
+// digest.
 type Record struct {
 	Digest Digest
 	Token  Token // IssuedAt is not stored: it is in the ID
@@ -18,55 +18,50 @@ type Record struct {
 // concurrent use, honour the deadline and cancellation of ctx, and pass
 // tokenstest.TestStore.
 //
-// Every failure to reach, read or write the underlying store is returned as an
-// error that matches [ErrUnavailable]; it is never mistaken for "unknown".
+// Every failure of the underlying store is an error that matches [ErrUnavailable], never
+// [ErrUnknown].
 type Store interface {
-	// Save writes r so that it lives for ttl (> 0, rounded up to a
-	// millisecond) and then vanishes by itself. An id that is taken is never
-	// overwritten: Save returns nil if the record there has the same digest
-	// (a retried write meets its own record), else [ErrDuplicateID].
+	// Save writes r, which expires after ttl (> 0, rounded up to a millisecond). It never
+	// overwrites an existing record. If the existing record has the same digest, as after a retry,
+	// Save returns nil, else [ErrDuplicateID].
 	Save(ctx context.Context, r Record, ttl time.Duration) error
 
-	// Load returns the record of id, or [ErrUnknown] if there is none.
-	// A record that cannot be decoded is an [ErrUnavailable]. What it returns
-	// belongs to the caller, the Audience included.
+	// Load returns the record of id, or [ErrUnknown] if there is none. The error for a record that
+	// cannot be decoded matches [ErrUnavailable]. The caller may modify the result, including the
+	// Audience.
 	Load(ctx context.Context, id idgen.ID) (Record, error)
 
-	// Delete removes the record of id, now and for good. Removing what is not
-	// there is no error.
+	// Delete removes the record of id. It is no error if there is none.
 	Delete(ctx context.Context, id idgen.ID) error
 }
 
-// RuleStore keeps the revocation rules that all gateways of a deployment share.
-// Implementations are safe for concurrent use and honour the deadline and
-// cancellation of ctx; whatever goes wrong with the underlying store matches
-// [ErrUnavailable]. They pass tokenstest.TestRuleStore.
+// RuleStore keeps the revocation rules that all gateways of a deployment share. Implementations are
+// safe for concurrent use, honour the deadline and cancellation of ctx, and pass
+// tokenstest.TestRuleStore. Every failure of the underlying store matches [ErrUnavailable].
 type RuleStore interface {
-	// LoadRules returns the rules that have not ended, and the revision that they
-	// are complete for. A rule that cannot be decoded is an [ErrUnavailable],
-	// because what it revokes is not known; the others are returned with it.
+	// LoadRules returns the rules that have not ended, and the revision up to which they are
+	// complete. If a rule cannot be decoded, the error matches [ErrUnavailable], because it is not
+	// known what the rule revokes; the other rules are returned with the error.
 	LoadRules(ctx context.Context) (RuleSet, error)
 
-	// AddRule writes r, tells the other gateways, and returns it as it is stored,
-	// with the revision after the write. The store sets Created and End by its own
-	// clock and, for a RuleClient, the Generation: the new revision, which is
-	// greater than every generation before it. A rule of the same ID is kept as it
-	// is, except that a RuleClient is replaced, and the later End counts.
-	// A rule that makes no sense is [ErrRule]; one that reaches beyond the store's
-	// clock is [ErrRuleInFuture]. [Rule.Check] tells.
+	// AddRule writes r, informs the other gateways, and returns the rule as it was stored and the
+	// revision after the write. The store sets Created and End by its own clock. It sets the
+	// Generation of a RuleClient to the new revision, which is greater than every generation before
+	// it. A new RuleClient replaces one with the same ID; any other existing rule is kept, with the
+	// later End. The error is [ErrRule] for an invalid rule, and [ErrRuleInFuture] for one that
+	// reaches beyond the clock of the store, see [Rule.Check].
 	AddRule(ctx context.Context, r Rule) (Rule, uint64, error)
 
-	// RestoreRules gives a store back what it lost: rules that are missing are
-	// added as they are, of two generations of a client the greater one stays, of
-	// two Ends the later one; Revision and Longest are raised, never lowered. If
-	// that changes anything, the revision becomes greater than both were, so that
-	// every gateway reads again.
+	// RestoreRules writes back what the store has lost. It adds missing rules unchanged, keeps the
+	// greater of two generations of a client and the later of two Ends, and never lowers Revision
+	// and Longest. If anything changes, the revision becomes greater than both were, so that every
+	// gateway reads the rules again.
 	RestoreRules(ctx context.Context, set RuleSet) error
 }
 
-// KeyRemover is a [KeyStore] that can forget keys.
+// KeyRemover is a [KeyStore] that can remove keys.
 type KeyRemover interface {
-	// RemoveKeys removes the keys with the given starts, in Unix milliseconds.
-	// Removing what is not there is no error.
+	// RemoveKeys removes the keys with the given starts, in Unix milliseconds. It ignores starts
+	// without a key.
 	RemoveKeys(ctx context.Context, starts []int64) error
 }

@@ -9,35 +9,34 @@ import (
 )
 
 const (
-	// mintAhead is how far in front of this gateway's clock another one may mint: ids are stamped
-	// up to their ceiling, which is 3 s ahead of Redis, and clocks differ by less than a second.
+	// mintAhead is how far the mint time of an id may be ahead of the clock of this gateway:
+	// timestamps of ids go up to their ceiling, which is 3 s ahead of Redis, and clocks differ by
+	// less than a second.
 	mintAhead = 5 * time.Second
-	// oldGrace is how much longer than the longest lifetime ago a token may have
-	// been minted: the clock it was given its expiry by is not the one in its id.
+	// oldGrace is added to the longest lifetime when old tokens are refused, because the expiry of
+	// a token and the mint time in its id come from different clocks.
 	oldGrace = time.Minute
 	// leastBound is the shortest bound within which rules are confirmed.
 	leastBound = time.Second
 )
 
-// errUnconfirmed refuses to decide by revocation rules that may have changed.
+// errUnconfirmed is the error of decisions while the revocation rules may be out of date.
 var errUnconfirmed = fmt.Errorf("%w: the revocation rules were not confirmed in time: see whether Redis answers", ErrUnavailable)
 
-// Validate is ValidateFrom without an address, so without [Config].Unknown.
+// Validate is ValidateFrom without an address, and so without [Config].Unknown.
 func (s *Service) Validate(ctx context.Context, text string) (Token, error) {
 	return s.ValidateFrom(ctx, text, netip.Addr{})
 }
 
-// ValidateFrom judges the text that a caller at addr presented as a token: the
-// token, an error that matches [ErrInvalid] with its reason, one that matches
-// [ErrUnavailable], or a [*LimitedError]. The token has those scopes that its
-// client may still have. Whether it is good for a certain place,
-// [Requirement.Check] tells.
+// ValidateFrom validates a token that a caller at addr presented. It returns the token, with those
+// of its scopes that its client may still use. The error matches [ErrInvalid], with the reason, or
+// [ErrUnavailable], or is a [*LimitedError]. [Requirement.Check] checks whether the token is valid
+// for a route.
 //
-// Texts that are malformed or forged, tokens that cannot have been issued, and
-// those that a rule for a worker or an instant matches are refused without
-// asking the store. So are cached tokens, and those are served without
-// allocating. A token that has been found to have no record is refused without
-// asking for up to five seconds, and never longer than CacheTTL.
+// It asks the store neither about malformed and forged tokens, nor about tokens that cannot have
+// been issued or that a rule for a worker or an instant matches, nor about cached tokens. For
+// cached tokens it does not allocate. A token without a record is refused for up to five seconds
+// without asking again, and never for longer than CacheTTL.
 //
 // [Config].Unknown only turns refusals into a LimitedError. A valid token is accepted however many
 // invalid ones came from the same address.
@@ -93,7 +92,7 @@ func (s *Service) authentic(ctx context.Context, text string) (Bearer, Origin, e
 	return bearer, origin, err
 }
 
-// originOf verifies the tag of b and reads its id. seen says that the tag was verified before.
+// originOf verifies the tag of b and decodes its id. seen means that the tag was verified before.
 func (s *Service) originOf(ctx context.Context, b Bearer, seen bool) (Origin, error) {
 	if err := s.cfg.Unfit(); err != nil {
 		return Origin{}, err
@@ -111,8 +110,8 @@ func (s *Service) originOf(ctx context.Context, b Bearer, seen bool) (Origin, er
 	return origin, nil
 }
 
-// plausible refuses tokens that no gateway can have issued yet, that are older than any lifetime, and
-// that a rule for a worker or an instant revokes.
+// plausible refuses tokens that no gateway can have issued yet, that are older than the longest
+// lifetime, or that a rule for a worker or an instant revokes.
 func (s *Service) plausible(o Origin, instant time.Time, rules freshness) error {
 	if o.Minted.After(instant.Add(mintAhead)) {
 		return ErrFuture
@@ -127,7 +126,7 @@ func (s *Service) plausible(o Origin, instant time.Time, rules freshness) error 
 	return s.cfg.Rules.CheckOrigin(o)
 }
 
-// freshness tells how current the revocation rules are that a decision uses.
+// freshness is how current the revocation rules of a decision are.
 type freshness uint8
 
 const (
@@ -169,7 +168,7 @@ type question struct {
 	digest Digest
 	origin Origin
 	addr   netip.Addr
-	known  entry // what the cache holds of it
+	known  entry // the cached entry
 	found  bool  // the cache has an entry
 	token  Token // the result, unless there is an error
 }
@@ -192,8 +191,8 @@ func (s *Service) ask(ctx context.Context, q *question) error {
 	return err
 }
 
-// missing reports a token that the store does not know, if its time has not come and the cache still
-// had it, which a revocation that was heard of would have dropped.
+// missing calls OnMissing for a token without a record that has not expired and that the cache
+// still has. A revocation that was received would have removed it from the cache.
 func (s *Service) missing(q *question) {
 	var still entry
 	if q.found && s.cfg.Now().Before(q.known.expiry()) && s.cache.get(q.bearer.ID(), &still) && still.digest.Equal(q.digest) {
@@ -238,8 +237,8 @@ func (s *Service) serveStale(ctx context.Context, q *question, err error) error 
 	return s.decide(q, &q.known, s.cfg.Now(), stale)
 }
 
-// decide judges e, the entry or record of a token, at instant of the clock that tokens expire by. A
-// success by stale rules counts as a use of fail-static.
+// decide checks e, the cached entry or the record of a token, at instant of the clock for the
+// expiry of tokens. A success by stale rules counts as a use of fail-static.
 func (s *Service) decide(q *question, e *entry, instant time.Time, rules freshness) error {
 	if !e.digest.Equal(q.digest) {
 		return ErrMismatch

@@ -27,9 +27,9 @@ const (
 	watchNear = 10 * time.Second
 )
 
-// watches are the open streams, by the tokens that opened them. While pushes arrive, no work is
-// proportional to their number: every token has one timer, and revocations find theirs by id or by
-// client.
+// watches holds the open streams by the tokens that opened them. While pushes arrive, no work grows
+// with the number of streams: every token has one timer, and a revocation finds its streams by id
+// or by client.
 type watches struct {
 	s *Service
 
@@ -111,13 +111,13 @@ func (s *Service) Watch(t *Token, required Requirement, cut func(error)) (stop f
 			cut(err)
 		}
 	case !s.cachedFresh(t.ID):
-		// It may have been revoked between the decision and now.
+		// It may have been revoked since the decision.
 		s.watches.reread(t.ID)
 	}
 	return func() { s.watches.remove(t.ID, st) }
 }
 
-// stillGood judges a token without asking the store.
+// stillGood checks a token without asking the store.
 func (s *Service) stillGood(t *Token, required Requirement) error {
 	origin, _ := s.origin(t.ID)
 	if err := s.check(t, origin); err != nil {
@@ -209,7 +209,7 @@ func (s *Service) PushesLost(lost bool) {
 	w.patrol = time.AfterFunc(s.Bound(), func() { defer panics.Catch(panics.Tokens, nil); w.walk() })
 }
 
-// walk is one round of the patrol.
+// walk reads all watched tokens again, while pushes are lost.
 func (w *watches) walk() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,8 +240,8 @@ func (e ending) carryOut() {
 }
 
 // judge removes the streams of t for which tell returns an error or panics, and appends them to
-// doomed. A panic cuts the stream because its token may be revoked; the other streams are judged all
-// the same. The caller holds mu.
+// doomed. After a panic the token may be revoked, so the stream is cut; the other streams are
+// checked all the same. The caller holds mu.
 func (w *watches) judge(doomed []ending, t *watched, tell func(*stream) error) []ending {
 	for st := range t.streams {
 		if err := told(tell, st); err != nil {
@@ -252,7 +252,7 @@ func (w *watches) judge(doomed []ending, t *watched, tell func(*stream) error) [
 	return doomed
 }
 
-// told returns what tell finds, a panic as [ErrUnavailable].
+// told returns the result of tell, with a panic as [ErrUnavailable].
 func told(tell func(*stream) error, st *stream) (err error) {
 	var panicked error
 	defer func() {
@@ -322,7 +322,7 @@ func (w *watches) cut(id idgen.ID, reason error) {
 	carryOut(doomed)
 }
 
-// wait tells for how long the timer of t is set.
+// wait returns how long to set the timer of t for.
 func (w *watches) wait(t *watched) time.Duration {
 	rest := t.token.ExpiresAt.Sub(w.s.cfg.Now())
 	if rest > watchNear {
@@ -350,7 +350,7 @@ func (w *watches) expire(t *watched) {
 	carryOut(doomed)
 }
 
-// reread asks the store whether a watched token is still there.
+// reread reads a watched token from the store again.
 func (w *watches) reread(id idgen.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,14 +359,14 @@ func (w *watches) reread(id idgen.ID) {
 	}
 }
 
-// rereadAll does so for all of them.
+// rereadAll reads all watched tokens again.
 func (w *watches) rereadAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.enqueue(slices.Collect(maps.Values(w.byID))...)
 }
 
-// enqueue has tokens read from the store. The caller holds mu.
+// enqueue adds tokens to the queue of those to read from the store. The caller holds mu.
 func (w *watches) enqueue(ts ...*watched) {
 	for _, t := range ts {
 		if !t.queued {
@@ -407,7 +407,7 @@ func (w *watches) load(id idgen.ID) (err error) {
 	return err
 }
 
-// readBroke starts another reader after a panic.
+// readBroke starts another reader after one that panicked.
 func (w *watches) readBroke(error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -422,7 +422,7 @@ func (w *watches) next() *watched {
 	for len(w.queue) > 0 && !w.paused && !w.closed {
 		t := w.queue[0]
 		w.queue = w.queue[1:]
-		t.queued = false // before it is read: what happens meanwhile is asked again
+		t.queued = false // before the read, so that a revocation during the read causes another one
 		if w.byID[t.token.ID] == t {
 			return t
 		}
@@ -431,7 +431,7 @@ func (w *watches) next() *watched {
 	return nil
 }
 
-// gone returns why a token that was good has no record.
+// gone returns the reason why a watched token has no record.
 func (w *watches) gone(t *watched) error {
 	if !w.s.cfg.Now().Before(t.token.ExpiresAt) {
 		return ErrExpired

@@ -14,15 +14,16 @@ const (
 	// writeBackAge is how long a revocation of a single token is remembered: longer than a failover
 	// takes, after which writes of the last moments may be lost.
 	writeBackAge = time.Minute
-	// writeBackMost is the greatest number of revocations remembered; the oldest go first.
+	// writeBackMost is the maximum number of revocations that are remembered; the oldest are
+	// dropped first.
 	writeBackMost = 4096
 	// writeBackReaders is how many of them are compared with the store at once.
 	writeBackReaders = 16
 )
 
-// writeBack remembers the tokens that were revoked lately, here or by another gateway. When the store
-// may have lost its last writes, it looks for each of them, and deletes again what has come back. A
-// token that cannot be read is tried again until it is too old.
+// writeBack remembers the tokens that this or another gateway has revoked within the last minute.
+// When the store may have lost its last writes, it reads each of them and deletes again those that
+// have come back. It repeats failed reads until the revocation is too old.
 type writeBack struct {
 	s *Service
 
@@ -53,7 +54,7 @@ func (b *writeBack) close() {
 	b.ended.Wait()
 }
 
-// add remembers a revocation.
+// add records a revocation.
 func (b *writeBack) add(id idgen.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +67,7 @@ func (b *writeBack) add(id idgen.ID) {
 	b.lately = append(b.lately, revokedAt{id, time.Now()})
 }
 
-// compare begins to compare the store with what is remembered.
+// compare starts to compare the store with the recorded revocations.
 func (b *writeBack) compare() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +78,7 @@ func (b *writeBack) compare() {
 	b.ended.Go(func() { defer panics.Catch(panics.Tokens, b.broke); b.run() })
 }
 
-// broke ends a comparison that panicked. The next one compares everything.
+// broke ends a comparison that panicked. The next one compares all revocations.
 func (b *writeBack) broke(error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +95,7 @@ func (b *writeBack) run() {
 	}
 }
 
-// remembered returns what is young enough, each id once, and forgets the rest.
+// remembered returns the ids that are young enough, each once, and drops the others.
 func (b *writeBack) remembered() (ids []idgen.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,8 +115,8 @@ func (b *writeBack) young() (ids []idgen.ID) {
 	return ids
 }
 
-// next returns what is to be compared after a round: everything if the store may have lost writes
-// meanwhile, or else those of failed that are young enough. With nothing left, the comparison ends.
+// next returns the ids for the next round: all of them if the store may have lost writes meanwhile,
+// or else those of failed that are young enough. If there are none, the comparison ends.
 func (b *writeBack) next(failed []idgen.ID) []idgen.ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +149,8 @@ func (b *writeBack) pause() bool {
 	}
 }
 
-// deleteAgain deletes those of ids that the store has, and returns those that it could not be asked
-// about.
+// deleteAgain deletes those of ids that the store has, and returns those for which the store
+// failed.
 func (b *writeBack) deleteAgain(ids []idgen.ID) (failed []idgen.ID) {
 	var (
 		mu   sync.Mutex
@@ -176,7 +177,7 @@ func (b *writeBack) deleteAgain(ids []idgen.ID) (failed []idgen.ID) {
 	return failed
 }
 
-// deleteOne deletes a token again if the store has it. A panic is an error.
+// deleteOne deletes a token again if the store has it. It returns a panic as an error.
 func (b *writeBack) deleteOne(id idgen.ID) (err error) {
 	defer panics.Into(panics.Tokens, &err)
 	ctx, cancel := b.s.bounded(b.ctx)
