@@ -15,8 +15,8 @@ import (
 	"snowgate/internal/panics"
 )
 
-// lanes is how many round trips may be in flight at once. One makes the largest batches; the others
-// are used only while the replies on those before are late, as when Redis is far away.
+// lanes is the maximum number of round trips in flight. One lane makes the largest batches. The
+// others are used only while replies are late, as when Redis is far away.
 const lanes = 8
 
 // late is the age at which a reply counts as late. In a Docker network a reply takes 0.1 ms, and a
@@ -35,7 +35,7 @@ const late = 5 * time.Millisecond
 // use. It works on one server: in a cluster, the slowest shard would delay the replies of all.
 type batcher struct {
 	client  redis.UniversalClient
-	timeout time.Duration // of a batch, on a new connection; those who wait for it may give up earlier
+	timeout time.Duration // of a batch, on a new connection; callers may give up earlier
 	cohort  cohort.Cohort // of goroutines that are about to send a command
 
 	mu      sync.Mutex
@@ -50,11 +50,11 @@ type batcher struct {
 // waiter is a command that waits to be sent, or for its reply.
 type waiter struct {
 	question
-	done chan struct{} // has a value when the reply is there
+	done chan struct{} // has a value when the reply has arrived
 	gone bool          // the caller has given up; guarded by batcher.mu
 }
 
-// question is a command, and the reply.
+// question is a command and its reply.
 type question struct {
 	cmd redis.Cmder // nil: for the value of key
 	key string
@@ -122,7 +122,8 @@ func (b *batcher) ask(ctx context.Context, q question) (value string, err error)
 	return value, err
 }
 
-// enter takes a free lane, unless a round trip on the other is not late yet. The caller holds mu.
+// enter takes a free lane, unless a reply on another lane is pending and not late yet. The caller
+// holds mu.
 func (b *batcher) enter() (lane int, ok bool) {
 	for i, since := range b.since {
 		switch {
@@ -138,8 +139,9 @@ func (b *batcher) enter() (lane int, ok bool) {
 	return lane, ok
 }
 
-// startClock has tick called when the replies in flight are late. The caller holds mu. While replies
-// are in time, the clock runs down once in that time, however many commands there are.
+// startClock makes the clock call tick when the replies in flight are late. The caller holds mu.
+// While replies are in time, the clock runs down once in that time, however many commands there
+// are.
 func (b *batcher) startClock() {
 	b.ticking = true
 	if b.clock == nil {
@@ -149,7 +151,7 @@ func (b *batcher) startClock() {
 	b.clock.Reset(late)
 }
 
-// tick sends the commands that wait, if a lane is free and the replies in flight are late.
+// tick sends the waiting commands if a lane is free and the replies in flight are late.
 func (b *batcher) tick() {
 	b.mu.Lock()
 	b.ticking = false
@@ -168,7 +170,7 @@ func (b *batcher) tick() {
 }
 
 // gather lets other goroutines run that are about to send a command. The caller holds mu, which
-// gather releases meanwhile.
+// gather releases in the meantime.
 func (b *batcher) gather() {
 	if !b.cohort.Due() {
 		return
@@ -179,7 +181,7 @@ func (b *batcher) gather() {
 	b.cohort.Learn(len(b.waiting) > 0)
 }
 
-// leave sends the commands that wait on lane, or frees the lane.
+// leave sends the waiting commands on lane, or frees the lane.
 func (b *batcher) leave(lane int) {
 	if batch := b.take(lane); batch != nil {
 		go func() { defer panics.Catch(panics.Redis, func(error) { b.leave(lane) }); b.run(lane, batch) }()
@@ -190,12 +192,11 @@ func (b *batcher) leave(lane int) {
 func (b *batcher) run(lane int, batch []*waiter) {
 	for ; batch != nil; batch = b.take(lane) {
 		b.send(batch)
-		runtime.Gosched() // for the next batch to be as large as it can be
+		runtime.Gosched() // lets other goroutines add commands to the next batch
 	}
 }
 
-// take returns the commands that wait, for lane. If there are none, take frees the lane and returns
-// nil.
+// take returns the waiting commands for lane. If there are none, it frees the lane and returns nil.
 func (b *batcher) take(lane int) []*waiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,7 +224,7 @@ func (b *batcher) send(batch []*waiter) {
 	defer cancel()
 	values, commands := mget(ctx, batch), b.client.Pipeline()
 	if values != nil {
-		_ = commands.Process(ctx, values) // only notes it
+		_ = commands.Process(ctx, values) // only adds it to the pipeline
 	}
 	for _, w := range batch {
 		if w.cmd != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// breakAfter is how many commands in a row must fail to reach the server. Few are enough: opening by
-	// mistake costs one PING.
+	// breakAfter is the number of commands in a row that must fail to reach the server. It is
+	// small, because opening the breaker by mistake costs only one PING.
 	breakAfter = 2
 	// probePause is the time between the first two probes of a server that is down. Each pause after
 	// that is half as long again, up to probePauseMost, so that the breaker notices within that time
@@ -27,7 +27,8 @@ const (
 	// longest pause from the start: somebody has to change the password, and the probes must not look
 	// like an attack.
 	probePauseAuth = 500 * time.Millisecond
-	// reloadEvery is how often, while a node is down, its cluster is asked who holds the slots.
+	// reloadEvery is how often a cluster is asked for the owners of its slots while one of its
+	// nodes is down.
 	reloadEvery = 250 * time.Millisecond
 )
 
@@ -37,13 +38,13 @@ const (
 type breaker struct {
 	probes       *probes
 	ping         func(context.Context) error
-	reload       func(context.Context)     // asks the cluster who holds the slots; nil: there is none
+	reload       func(context.Context)     // asks the cluster for the owners of its slots; nil: no cluster
 	leastTimeout time.Duration             // a command that times out earlier says nothing about the server
 	failures     atomic.Int32              // in a row
 	open         atomic.Pointer[openError] // nil while closed
 }
 
-// openError refuses a command.
+// openError is the error of a command while the breaker is open.
 type openError struct{ cause string }
 
 func (e *openError) Error() string {
@@ -87,7 +88,7 @@ func (b *breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// refusal returns why a command may not go on, nil if it may.
+// refusal returns the error for a command while the breaker is open, else nil.
 func (b *breaker) refusal(ctx context.Context) error {
 	if refusal := b.open.Load(); refusal != nil && !isProbe(ctx) {
 		return refusal
@@ -95,13 +96,13 @@ func (b *breaker) refusal(ctx context.Context) error {
 	return nil
 }
 
-// unreachable reports whether a kind of failure means that the server gave no
-// response, or none but "go away".
+// unreachable reports whether a kind of failure means that the server sent no reply, or refuses all
+// commands.
 func unreachable(kind string) bool {
 	return kind == KindTimeout || kind == KindRefused || kind == KindAuth
 }
 
-// count takes note of how a command ended and opens the breaker if need be.
+// count records the result of a command, and opens the breaker if necessary.
 func (b *breaker) count(kind string, took time.Duration) {
 	if kind == KindCanceled || kind == KindTimeout && took < b.leastTimeout {
 		return // the deadline of the caller was too short to tell
@@ -117,7 +118,7 @@ func (b *breaker) count(kind string, took time.Duration) {
 	}
 }
 
-// probe asks the server until it answers, then closes the breaker.
+// probe sends probes until the server replies, then closes the breaker.
 func (b *breaker) probe(ctx context.Context) {
 	for pause := probePause; ; pause = min(pause*3/2, probePauseMost) {
 		kind := Kind(b.ping(ctx))
@@ -136,9 +137,9 @@ func (b *breaker) probe(ctx context.Context) {
 	}
 }
 
-// rest waits for d, less up to a third of it that chance chooses, so that gateways which lost a server
-// together do not come back together. Meanwhile it asks the cluster, if there is one, whether a replica
-// was promoted. It reports whether ctx goes on.
+// rest waits for d minus a random part of up to a third, so that gateways that lost a server at the
+// same time do not all probe at the same time. Meanwhile it asks the cluster, if there is one,
+// whether a replica was promoted. It returns false if ctx has ended.
 func (b *breaker) rest(ctx context.Context, d time.Duration) bool {
 	d -= rand.N(d/3 + 1) //nolint:gosec // no secret
 	for d > 0 {
@@ -155,7 +156,7 @@ func (b *breaker) rest(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// probes owns the goroutines that probe.
+// probes manages the goroutines that probe.
 type probes struct {
 	mu     sync.Mutex // guards the order of run and close
 	ctx    context.Context
@@ -186,7 +187,7 @@ func (p *probes) close() {
 
 type probeKey struct{}
 
-// asProbe marks a context whose commands pass an open breaker.
+// asProbe returns a context whose commands an open breaker does not refuse.
 func asProbe(ctx context.Context) context.Context {
 	return context.WithValue(ctx, probeKey{}, true)
 }

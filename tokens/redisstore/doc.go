@@ -3,8 +3,8 @@
 //
 // # Keys
 //
-// Every operation uses one key, or several of one hash tag, so a cluster needs no
-// agreement between shards:
+// Every operation uses one key, or several keys with the same hash tag, so in a cluster it needs
+// only one shard:
 //
 //	<prefix>:t:<id>      one token; expires by itself, a second after the token
 //	<prefix>:probe       never there; the monitor reads it to see whether it may
@@ -15,23 +15,23 @@
 //
 // # Revocation
 //
-// A token is revoked by deleting it, everything else by one field of one hash,
-// however many tokens it concerns. A [Feed] carries both to all gateways: by
-// messages, which are fast and may get lost, and by a question for the revision,
-// which bounds how old the knowledge is that a decision rests on. See
-// docs/adr/0009-one-revision-and-hints.md.
+// A single token is revoked by deleting its record. Any other revocation is one field of one hash,
+// however many tokens it revokes. A [Feed] tells all gateways about both in two ways: by messages,
+// which are fast and may be lost, and by reading the revision regularly, which limits the age of
+// the data that a decision uses. See docs/adr/0009-one-revision-and-hints.md.
 //
-// Scripts work while Redis is full, and are refused by replicas.
+// Scripts also work while Redis is full. Replicas refuse them.
 //
 // # Trouble
 //
-// Every operation ends in bounded time (see [Options].Timeout), whatever Redis does, and every
-// failure matches tokens.ErrUnavailable: only a primary that answers "no such key" makes a token
-// unknown. When two commands in a row get no response, a breaker opens and commands fail at once,
-// until a probe in the background gets through. go-redis by itself would hold a call for ten
-// seconds on a server that is frozen, and take up to a second to notice that one is back.
+// Every operation ends in limited time (see [Options].Timeout), whatever Redis does, and every
+// failure matches tokens.ErrUnavailable. A token is unknown only if a primary replies that the key
+// does not exist. When two commands in a row get no reply, a breaker opens and commands fail at
+// once, until a probe in the background gets a reply. Without the breaker, go-redis would block a
+// call for ten seconds on a server that hangs, and take up to a second to notice that a server is
+// back.
 //
-// Not promised: writes that Redis acknowledged and then lost, by a failover or a
-// restart without an append-only file. Living gateways give back the rules that
-// they have read. [Options.WaitReplicas] makes revocations wait for replicas.
+// There is no protection against the loss of writes that Redis has acknowledged, in a failover or a
+// restart without an append-only file. Running gateways write back the rules that they have read.
+// [Options.WaitReplicas] makes revocations wait for replicas.
 package redisstore

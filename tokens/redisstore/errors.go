@@ -16,19 +16,19 @@ import (
 	"snowgate/tokens"
 )
 
-// The kinds of failure, as metrics and logs count them.
+// The kinds of failure in metrics and logs.
 const (
-	KindOK       = "ok"       // it worked; that a key does not exist is a response too
+	KindOK       = "ok"       // success, which includes the reply that a key does not exist
 	KindTimeout  = "timeout"  // no response in time, or no free connection
-	KindRefused  = "refused"  // no connection, or it was lost
+	KindRefused  = "refused"  // no connection, or a lost one
 	KindTLS      = "tls"      // no connection, because one side refuses the certificate of the other
 	KindReadOnly = "readonly" // a replica, or a primary that refuses writes
-	KindOOM      = "oom"      // full, and told not to evict
+	KindOOM      = "oom"      // full, with the policy noeviction
 	KindLoading  = "loading"  // starting, or cut off from its primary
 	KindAuth     = "auth"     // wrong password, or a right is missing
 	KindCluster  = "cluster"  // a shard is down or moving
-	KindCanceled = "canceled" // the caller went away
-	KindOther    = "other"    // anything else, a value that makes no sense included
+	KindCanceled = "canceled" // the caller gave up
+	KindOther    = "other"    // anything else, such as an invalid value
 )
 
 // Error is a failure of the store. It matches [tokens.ErrUnavailable] and its
@@ -50,13 +50,13 @@ func (e *Error) Error() string {
 // Unwrap returns [tokens.ErrUnavailable] and the cause.
 func (e *Error) Unwrap() []error { return []error{tokens.ErrUnavailable, e.Err} }
 
-// kinded is an error that knows its kind.
+// kinded is an error with a kind.
 type kinded interface {
 	error
 	kind() string
 }
 
-// serverKinds maps how a server's error begins to its kind.
+// serverKinds maps the beginning of an error reply to its kind.
 var serverKinds = []struct{ prefix, kind string }{
 	{"READONLY", KindReadOnly},
 	{"MISCONF", KindReadOnly},    // cannot write to its disk, so refuses to at all
@@ -78,8 +78,8 @@ var serverKinds = []struct{ prefix, kind string }{
 	{"CROSSSLOT", KindCluster},
 }
 
-// Kind tells what sort of failure err is, [KindOK] for nil and for the response
-// that a key does not exist.
+// Kind returns the kind of failure of err. It returns [KindOK] for nil, and for the reply that a
+// key does not exist.
 func Kind(err error) string {
 	if err == nil || err == redis.Nil { //nolint:errorlint // what wraps Nil is a failure, see Store.load
 		return KindOK
@@ -115,8 +115,9 @@ func serverKind(text string) string {
 	return KindOther
 }
 
-// isTLS reports whether a handshake failed because of a certificate. The alert of a server that wants
-// another one arrives with the first response (RFC 8446 §4.4.2.4, and its early data of the client).
+// isTLS reports whether a handshake failed because of a certificate. In TLS 1.3, a server that
+// refuses the certificate of the client sends its alert only after the client has completed the
+// handshake, so the alert arrives in place of the first reply (RFC 8446 §4.4.2.4).
 func isTLS(err error) bool {
 	_, ours := errors.AsType[*tls.CertificateVerificationError](err)
 	_, theirs := errors.AsType[tls.AlertError](err)

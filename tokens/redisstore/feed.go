@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// checkPause is the time between two reads of the revision: half of the shortest bound on the age
-	// of what a decision uses, so that one reply may be late.
+	// checkPause is the time between two reads of the revision. It is half of the shortest bound on
+	// the age of the data of a decision, so that one reply may be late.
 	checkPause = 500 * time.Millisecond
 	// checkRetry is the same after a failure.
 	checkRetry = 100 * time.Millisecond
@@ -25,30 +25,30 @@ const (
 // FeedConfig configures a [Feed]. Every function is optional, is called by goroutines of Run, and must
 // not block.
 type FeedConfig struct {
-	// Followers are kept current, by the kind of push that concerns them: [PushRules],
-	// [PushClient], [PushKeys]. A push that concerns clients concerns the rules, too.
+	// Followers are the copies to keep current, by the kind of push that concerns them:
+	// [PushRules], [PushClient], [PushKeys]. A push about clients also concerns the rules.
 	Followers map[string]Follower
-	// OnToken is told that a token was revoked, by whichever gateway.
+	// OnToken is called for each token that any gateway has revoked.
 	OnToken func(id idgen.ID)
-	// OnGap is told that messages about tokens may have been missed, at every
-	// subscription including the first. Messages from then on are not.
+	// OnGap is called at every subscription, including the first: earlier messages about tokens may
+	// have been missed, later ones are not.
 	OnGap func()
-	// Now is the clock that the lag of a push is measured by; it should follow
-	// Redis TIME. Default: time.Now.
+	// Now is the clock for measuring the lag of a push; it should follow Redis TIME. Default:
+	// time.Now.
 	Now func() time.Time
 
-	// OnPush is told of every message that was understood, with its kind and the
-	// time since it was sent.
+	// OnPush is called for every valid message, with its kind and the time since it was sent.
 	OnPush func(kind string, lag time.Duration)
-	// OnForgot is told that Redis may have forgotten its last writes: there was a failover, or older
-	// data was put in place.
+	// OnForgot is called when Redis may have lost its last writes, because of a failover or a
+	// restore of older data.
 	OnForgot func()
-	// OnGarbled is told of every message that was not understood, and was ignored.
+	// OnGarbled is called for every invalid message. The Feed ignores such messages.
 	OnGarbled func()
-	// OnSubscription is told when messages begin to arrive (nil), and when they stop (the reason).
+	// OnSubscription is called with nil when messages begin to arrive, and with the reason when
+	// they stop.
 	OnSubscription func(err error)
-	// Report is told the error when the followers can no longer be confirmed, and nil when they are
-	// confirmed for the first time or again.
+	// Report is called with the error when the followers can no longer be confirmed, and with nil
+	// when they are confirmed for the first time or again.
 	Report func(err error)
 }
 
@@ -107,7 +107,7 @@ type Feed struct {
 	loaded   bool
 }
 
-// version tells states of what is shared apart.
+// version identifies a state of the shared data.
 type version struct {
 	revision uint64 // 0: there is nothing
 	replid   string // of the server; it changes when the server may have forgotten
@@ -120,8 +120,8 @@ func (s *Store) Feed(cfg FeedConfig) *Feed {
 	return f
 }
 
-// Follow has f keep the followers of cfg current, in place of those it had. It must not be called
-// once f runs. Followers that need f themselves are made after it, and handed over here.
+// Follow replaces the configuration of f by cfg. It must not be called after Run. Use it for
+// followers that can only be made after f.
 func (f *Feed) Follow(cfg FeedConfig) {
 	f.cfg, f.workers = cfg.withDefaults(), make(map[string]*worker)
 	for kind, follower := range cfg.Followers {
@@ -129,8 +129,8 @@ func (f *Feed) Follow(cfg FeedConfig) {
 	}
 }
 
-// Run keeps the followers current until ctx ends. When it returns, no goroutine
-// of it is left, and nothing of cfg is called any more.
+// Run keeps the followers current until ctx ends. When it returns, all its goroutines have ended,
+// and no function of the configuration is called any more.
 func (f *Feed) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, w := range f.workers {
@@ -141,9 +141,8 @@ func (f *Feed) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Confirmed returns the instant just before the last question whose response
-// showed that every follower is current, with a monotonic clock reading; ok is
-// false if there was none yet.
+// Confirmed returns the instant just before the last read that found every follower to be current,
+// with a monotonic clock reading. ok is false if there was none yet.
 func (f *Feed) Confirmed() (at time.Time, ok bool) {
 	if at := f.confirmed.Load(); at != nil {
 		return *at, true
@@ -154,8 +153,7 @@ func (f *Feed) Confirmed() (at time.Time, ok bool) {
 // Ready reports whether every follower has been read once.
 func (f *Feed) Ready() bool { return f.confirmed.Load() != nil }
 
-// checkOften checks twice a second, sooner after a failure, and at once after a
-// gap.
+// checkOften checks twice a second, sooner after a failure, and at once after a gap.
 func (f *Feed) checkOften(ctx context.Context) {
 	for first, failing := true, false; ; {
 		err := f.check(ctx)
@@ -174,7 +172,7 @@ func (f *Feed) checkOften(ctx context.Context) {
 	}
 }
 
-// rest waits for d, or less if there is a reason to check.
+// rest waits for d, or until there is a reason to check.
 func (f *Feed) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -185,7 +183,7 @@ func (f *Feed) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// check asks for the revision and makes the followers hold it.
+// check reads the revision and makes the followers current.
 func (f *Feed) check(ctx context.Context) error {
 	gaps, asked := f.gaps.Load(), time.Now()
 	now, err := f.store.version(ctx)
@@ -220,7 +218,7 @@ func (f *Feed) refresh(ctx context.Context, full bool) error {
 	return errors.Join(errs...)
 }
 
-// receive acts on one message.
+// receive handles one message.
 func (f *Feed) receive(message string) {
 	p, ok := parsePush(message)
 	if !ok {
@@ -239,14 +237,14 @@ func (f *Feed) receive(message string) {
 	}
 }
 
-// look makes a follower, if there is one for that kind, read what has changed.
+// look makes the follower of that kind, if there is one, read what has changed.
 func (f *Feed) look(kind string) {
 	if w := f.workers[kind]; w != nil {
 		w.request(false)
 	}
 }
 
-// missed notes that messages may have been missed.
+// missed records that messages may have been missed.
 func (f *Feed) missed() {
 	f.gaps.Add(1)
 	f.cfg.OnGap()
@@ -256,7 +254,7 @@ func (f *Feed) missed() {
 	}
 }
 
-// version asks a primary which version of the shared state it has.
+// version reads the version of the shared data from a primary.
 func (s *Store) version(ctx context.Context) (version, error) {
 	const op = "ask for the revision"
 	ctx, cancel := s.patient(ctx)

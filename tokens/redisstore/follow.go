@@ -10,9 +10,9 @@ import (
 	"snowgate/internal/panics"
 )
 
-// coalesce is the least time from the end of one refresh to the next of the same
-// follower: of many messages at once the first is acted on at once, and the rest
-// together.
+// coalesce is the minimum time from the end of one refresh to the next of the same follower. If
+// many messages arrive at once, the first one causes a refresh at once, and the others share the
+// next one.
 const coalesce = 20 * time.Millisecond
 
 // A Follower keeps a copy of something that all gateways share under one revision. A [Feed] keeps
@@ -31,15 +31,15 @@ type Poller interface {
 	Poll(ctx context.Context) error
 }
 
-// worker refreshes one follower, one time after the other. A request made while
-// a refresh is running is met by the next one, which begins later than it.
+// worker refreshes one follower, never twice at once. A request during a refresh leads to another
+// refresh, which begins after the request.
 type worker struct {
 	kind     string
 	follower Follower
 	wake     chan struct{}
 
 	mu   sync.Mutex
-	next *refreshRun // requested and not begun; nil if there is none
+	next *refreshRun // requested and not begun; nil: none
 }
 
 // refreshRun is one refresh, requested or running.
@@ -59,13 +59,13 @@ func (w *worker) request(full bool) *refreshRun {
 	defer w.mu.Unlock()
 	if w.next == nil {
 		w.next = &refreshRun{done: make(chan struct{})}
-		w.wake <- struct{}{} // there is room: one for each run that has not begun
+		w.wake <- struct{}{} // never blocks: the channel has room for each run that has not begun
 	}
 	w.next.full = w.next.full || full
 	return w.next
 }
 
-// run meets requests until ctx ends.
+// run does the requested refreshes until ctx ends.
 func (w *worker) run(ctx context.Context) {
 	for {
 		select {
@@ -84,7 +84,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// refresh has the follower refresh. A panic is an error like any other: the next run tries again.
+// refresh calls the follower. A panic is an error, and the next run tries again.
 func (w *worker) refresh(ctx context.Context, full bool) (err error) {
 	defer panics.Into(panics.Feed, &err)
 	if poller, ok := w.follower.(Poller); ok && !full {

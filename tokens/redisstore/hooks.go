@@ -44,8 +44,8 @@ func (o observer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// nameOf returns the name by which a pipeline is counted: that of its commands, if they are all the
-// same.
+// nameOf returns the name of a pipeline in metrics: that of its commands if they all have the same
+// name.
 func nameOf(cmds []redis.Cmder) string {
 	name := cmds[0].Name()
 	for _, cmd := range cmds[1:] {
@@ -56,8 +56,8 @@ func nameOf(cmds []redis.Cmder) string {
 	return name
 }
 
-// isHandshake tells a command by which go-redis sets a connection up; it passes
-// through the hooks inside the caller's command.
+// isHandshake reports whether go-redis sends cmd to set up a connection. Such commands pass through
+// the hooks within the command of a caller.
 func isHandshake(cmd redis.Cmder) bool {
 	switch cmd.Name() {
 	case "hello", "auth", "select", "client", "readonly":
@@ -67,17 +67,16 @@ func isHandshake(cmd redis.Cmder) bool {
 	}
 }
 
-// dialing hides failed dials from go-redis's pool. The pool answers as many
-// failed dials as it has places by refusing all connections and trying again
-// once a second; that is longer than snowgate may take to notice that Redis is
-// back. A dial that fails yields a connection that fails instead, with the same
-// error, when the handshake first uses it; the breaker does the waiting.
+// dialing hides failed dials from the pool of go-redis. After as many failed dials as the pool has
+// connections, the pool refuses all requests and dials again only once a second, so that the
+// gateway would notice too late that Redis is back. Instead, a failed dial returns a connection
+// that fails with the same error when the handshake first uses it. The breaker does the waiting.
 //
-// And it has connections without TLS read, written and looked at without telling the scheduler.
+// It also makes connections without TLS read, write and peek without informing the scheduler.
 //
-// It also turns a panic caused by the bytes of a server into the error of the commands: go-redis
-// sends some of them from goroutines of its own, in which a panic would end the process. go-redis
-// closes the connection, because the rest of the reply may still come on it.
+// It turns a panic that the bytes of a server cause into an error of the commands. go-redis sends
+// some commands from goroutines of its own, in which a panic would end the process. go-redis then
+// closes the connection, because the rest of the reply may still arrive on it.
 type dialing struct{}
 
 func (dialing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -97,7 +96,7 @@ func (dialing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		defer func() {
 			if value := recover(); value != nil {
 				err = panics.Recovered(panics.Redis, value)
-				for _, cmd := range cmds { // even those that were answered: nobody knows how well
+				for _, cmd := range cmds { // also those with a reply, which may be wrong
 					cmd.SetErr(err)
 				}
 			}
@@ -110,9 +109,9 @@ func (dialing) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if err != nil {
-			// go-redis takes one layer off the error of a handshake.
+			// go-redis unwraps the error of a handshake once.
 			err = fmt.Errorf("%w", &dialError{err})
-			return failedConn{err, failedAddr{network, addr}}, nil //nolint:nilerr // the connection has it
+			return failedConn{err, failedAddr{network, addr}}, nil //nolint:nilerr // the connection returns it
 		}
 		return nonblock.Wrap(conn), nil
 	}
@@ -123,8 +122,8 @@ type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 
-// Unwrap gives go-redis the cause, by which it decides whether to try again,
-// but not one that it could take for the response to a command.
+// Unwrap returns the cause, from which go-redis decides whether to try again. It hides a cause that
+// go-redis could take for the reply to a command.
 func (e *dialError) Unwrap() error {
 	if errors.Is(e.err, redis.Nil) {
 		return nil

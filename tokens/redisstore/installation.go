@@ -12,28 +12,29 @@ import (
 //go:embed lua/claim.lua
 var claimLua string
 
-// claimScript passes while Redis is full: it begins with a write that takes no memory.
+// claimScript works while Redis is full, because it begins with a write that takes no memory.
 var claimScript = redis.NewScript(claimLua)
 
 // KeysInRedis is the [Installation.TokenKey] of an installation whose tag keys are kept in Redis.
 const KeysInRedis = "redis"
 
-// Installation is what all gateways of an installation must agree on: with other values a gateway
-// misreads ids, or takes living tokens for forgeries. Each value is compared as text.
+// Installation holds the values on which all gateways of an installation must agree. With other
+// values, a gateway misreads ids, or takes living tokens for forgeries. Values are compared as
+// texts.
 type Installation struct {
 	Epoch    string // zero of the time in ids
 	Layout   string // of ids
 	TokenKey string // fingerprint of the configured tag key, or KeysInRedis
 }
 
-// Complete reports whether every value is there.
+// Complete reports whether no value is empty.
 func (i Installation) Complete() bool { return i.Epoch != "" && i.Layout != "" && i.TokenKey != "" }
 
-// Difference is a value of an [Installation] that is configured otherwise than recorded.
+// Difference is a value of an [Installation] whose configured and recorded values differ.
 type Difference struct{ Name, Configured, Recorded string }
 
-// Differences returns what differs between i, which is configured, and what is recorded. A value
-// that is not recorded is no difference.
+// Differences returns the differences between i, which is configured, and recorded. A value that is
+// not recorded is no difference.
 func (i Installation) Differences(recorded Installation) []Difference {
 	var list []Difference
 	for _, d := range []Difference{
@@ -46,11 +47,11 @@ func (i Installation) Differences(recorded Installation) []Difference {
 	return list
 }
 
-// MismatchError says that a gateway is configured otherwise than the installation that it would
-// join. It must neither decide nor issue.
+// MismatchError is the error for a gateway whose configuration differs from that of the
+// installation. Such a gateway must neither validate nor issue tokens.
 type MismatchError struct {
 	Differences []Difference // at least one
-	Keys        string       // where it is recorded
+	Keys        string       // the keys of the recorded values
 }
 
 func (e *MismatchError) Error() string {
@@ -69,8 +70,8 @@ func (s *Store) Mismatch(i, recorded Installation) error {
 	return nil
 }
 
-// Claim records what all gateways agree on, or checks it against what is recorded:
-// [*MismatchError] if they differ, [*Error] if Redis could not be asked.
+// Claim records the values of i, or compares them with the recorded ones. The error is a
+// [*MismatchError] if they differ, and an [*Error] if Redis is unavailable.
 func (s *Store) Claim(ctx context.Context, i Installation) error {
 	recorded, err := s.claim(ctx, i.Epoch, i.Layout, i.TokenKey)
 	if err != nil {
@@ -79,7 +80,8 @@ func (s *Store) Claim(ctx context.Context, i Installation) error {
 	return s.Mismatch(i, recorded)
 }
 
-// Recorded returns what is recorded, with empty values for the rest. Only a primary answers.
+// Recorded returns the recorded values; a value that is not recorded is empty. Only a primary
+// replies.
 func (s *Store) Recorded(ctx context.Context) (Installation, error) { return s.claim(ctx) }
 
 func (s *Store) claim(ctx context.Context, args ...any) (Installation, error) {
@@ -96,8 +98,8 @@ func (s *Store) claim(ctx context.Context, args ...any) (Installation, error) {
 	return Installation{Epoch: reply[0], Layout: reply[1], TokenKey: reply[2]}, nil
 }
 
-// installation reads the recorded values in one round trip, which only a primary answers. A value
-// that is not recorded is empty.
+// installation reads the recorded values in one round trip, to which only a primary replies. A
+// value that is not recorded is empty.
 func (s *Store) installation(ctx context.Context) (Installation, error) {
 	pipe := s.client.Pipeline()
 	epoch := pipe.GetEx(ctx, s.sharedKey("epoch"), -1)

@@ -13,40 +13,41 @@ import (
 )
 
 const (
-	monitorPause     = time.Second            // between two probes when all is well
+	monitorPause     = time.Second            // between two probes while Redis is up
 	monitorPauseDown = 100 * time.Millisecond // while Redis is down
-	settingsPause    = time.Minute            // between two looks at the settings
-	rightsPause      = 5 * time.Second        // between two looks at the rights, when all is well
+	settingsPause    = time.Minute            // between two reads of the settings
+	rightsPause      = 5 * time.Second        // between two checks of the rights, if the last one succeeded
 )
 
-// Health is what a [Monitor] knows of Redis.
+// Health is the state of Redis as a [Monitor] knows it.
 type Health struct {
-	// Reachable: at the last probe a primary answered, was done loading, and
-	// did not refuse writes as such. A primary that is merely full is reachable.
+	// Reachable: at the last probe, a primary replied, had finished loading, and accepted writes. A
+	// primary that is only full is reachable.
 	Reachable bool
-	// Since is when Reachable last changed, by the monitor's clock; zero before
-	// the first probe ended.
+	// Since is when Reachable last changed, by the clock of the monitor; zero before the end of the
+	// first probe.
 	Since time.Time
-	// Kind is that of the last failure, [KindOK] if there was none.
+	// Kind is the kind of the last failure, [KindOK] without a failure.
 	Kind string
 	// Err is the last failure, nil while reachable.
 	Err error
 
-	// Installation is what was recorded at the last probe that was answered.
+	// Installation holds the recorded values at the last probe with a reply.
 	Installation Installation
-	// Empty: a part of it was missing. Redis is new, or has lost its data, and
-	// should be told what all gateways share.
+	// Empty: some of these values were missing. Redis is new or has lost its data, and the gateway
+	// should write back the shared data.
 	Empty bool
 
-	// Offset is Redis TIME minus the local clock, as of the last probe that
-	// was answered; the true value is within RoundTrip/2 of it.
+	// Offset is Redis TIME minus the local clock at the last probe with a reply. The true value
+	// differs by at most RoundTrip/2.
 	Offset time.Duration
-	// RoundTrip is how long that answer took.
+	// RoundTrip is the duration of that round trip.
 	RoundTrip time.Duration
-	// Measured is the local instant halfway through it; zero if there was none.
+	// Measured is the local instant in the middle of it; zero if there was none.
 	Measured time.Time
 
-	// Settings are asked for once a minute, and at each new connection; zero if they could not be had.
+	// Settings are read once a minute, and after each new connection; zero if they could not be
+	// read.
 	Settings Settings
 }
 
@@ -61,16 +62,15 @@ type MonitorConfig struct {
 	OnChange func(Health)
 }
 
-// Monitor asks Redis about once a second whether it is there and what time it
-// is. Health may be called by many goroutines at once.
+// Monitor probes Redis about once a second, and reads its time. Health is safe for concurrent use.
 type Monitor struct {
 	store  *Store
 	cfg    MonitorConfig
 	health atomic.Pointer[Health]
 
 	// Used by the goroutine of Run only.
-	settled   time.Time // when the settings were asked for
-	mayReadAt time.Time // when the rights were looked at
+	settled   time.Time // when the settings were read
+	mayReadAt time.Time // when the rights were checked
 }
 
 // Monitor returns a monitor of s. It probes nothing before [Monitor.Run] is called.
@@ -131,9 +131,8 @@ func (m *Monitor) probe(ctx context.Context) {
 	}
 }
 
-// ask reads Redis's clock into h and finds out whether a primary is behind it:
-// TIME is answered by a replica and while loading, the GETEX of installation by
-// neither.
+// ask reads the clock of Redis into h and finds out whether the server is a primary. A replica, or
+// a server that is loading, replies to TIME, but not to the GETEX of installation.
 func (m *Monitor) ask(whole context.Context, h *Health) error {
 	ctx, cancel := m.store.patient(whole)
 	defer cancel()
@@ -161,8 +160,8 @@ func (m *Monitor) ask(whole context.Context, h *Health) error {
 	return m.store.mayRead(whole)
 }
 
-// warm opens the connections that decisions use, because one that has to open its own takes several
-// round trips. It is for a server that is far away.
+// warm opens the connections that decisions use. To open a connection takes several round trips,
+// which is too long for a decision if the server is far away.
 func (s *Store) warm(ctx context.Context) {
 	if _, ok := s.client.(*redis.Client); !ok {
 		return // in a cluster each node has connections of its own
@@ -180,12 +179,12 @@ func (s *Store) warm(ctx context.Context) {
 	wg.Wait()
 }
 
-// mayRead returns an error if the user lacks a right that reading tokens takes. Another failure is
-// none: in a cluster it says nothing about the other shards.
+// mayRead returns an error if the user may not read tokens. It ignores other failures: in a cluster
+// they say nothing about the other shards.
 func (s *Store) mayRead(ctx context.Context) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
-	key := s.prefix + ":probe" // there is none; to the rights it is like the record of a token
+	key := s.prefix + ":probe" // it does not exist, and needs the same rights as the record of a token
 	results, _ := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.Get(ctx, key)
 		p.MGet(ctx, key)
@@ -200,8 +199,8 @@ func (s *Store) mayRead(ctx context.Context) error {
 	return nil
 }
 
-// clockNode returns the server whose clock counts: in a cluster always the one
-// that holds the shared keys, because the clocks of the others may differ.
+// clockNode returns the server whose clock is used. In a cluster it is always the node with the
+// shared keys, because the clocks of the nodes may differ.
 func (s *Store) clockNode(ctx context.Context) (redis.UniversalClient, error) {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, s.sharedKey("epoch"))

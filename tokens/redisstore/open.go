@@ -24,15 +24,15 @@ const (
 	DefaultTimeout = 250 * time.Millisecond
 )
 
-// connBuffer is the size of a connection's read and write buffer: records are
-// a tenth of a KiB, so go-redis's 32 KiB would be 1.3 MB of idle buffers.
+// connBuffer is the size of the read and write buffers of a connection. Records have about a
+// hundred bytes, so with the default of go-redis, 32 KiB, idle buffers would take 1.3 MB.
 const connBuffer = 4 << 10
 
-// batchBuffer is the same of a connection for round trips of many commands, in place of
-// go-redis's 128 KiB. More than [nonblock.Most] would be read with the scheduler told.
+// batchBuffer is the same for a connection that carries batches, in place of the 128 KiB of
+// go-redis. A larger read than [nonblock.Most] would inform the scheduler.
 const batchBuffer = nonblock.Most
 
-// Options says which Redis to use and how.
+// Options configures a [Store].
 type Options struct {
 	// URL names the server: redis://, rediss:// (TLS), unix://,
 	// redis+sentinel://, redis+cluster://, and rediss+… for TLS with the last two.
@@ -43,37 +43,37 @@ type Options struct {
 	URL string
 	// Prefix starts every key. Default: "sg".
 	Prefix string
-	// Timeout bounds every operation that requests wait for, retries included, whatever the deadline
-	// of its context is: Load, Save, Delete and AddRule. It should be twice the round trip to Redis at
-	// least. All others have four times as long, for a new connection takes up to three round trips
-	// before a command. Default: 250 ms.
+	// Timeout limits Load, Save, Delete and AddRule, for which requests wait, with all retries and
+	// whatever the deadline of the context. It should be at least twice the round trip to Redis.
+	// All other operations have four times as long, because a new connection takes up to three
+	// round trips before the command. Default: 250 ms.
 	Timeout time.Duration
-	// Observe, if set, is told of every command: its name in lower case, how
-	// long it took, and its [Kind] of failure, "ok" if none. It is called by
-	// many goroutines at once and must not block.
+	// Observe, if set, is called for every command with its name in lower case, its duration, and
+	// its [Kind] of failure, "ok" if there was none. It is called concurrently and must not block.
 	Observe func(command string, d time.Duration, kind string)
-	// WaitReplicas makes every revocation wait until that many replicas have it
-	// (WAIT), so that a failover to one of them does not undo it. Without them the
-	// revocation is made and is an error all the same, to be repeated. In a cluster,
-	// these are replicas of the shard that is written to. Default: 0.
+	// WaitReplicas makes every revocation wait until that many replicas have it (WAIT), so that a
+	// failover to one of them does not undo it. If too few replicas confirm in time, the revocation
+	// has been made, and the operation returns an error, so that the caller repeats it. In a
+	// cluster, the replicas are those of the shard with the key. Default: 0.
 	WaitReplicas int
-	// WaitIssue makes Save wait in the same way, so that a failover does not lose a new token. It has
-	// no effect without WaitReplicas.
+	// WaitIssue makes Save wait in the same way, so that a failover does not lose a new token. It
+	// has no effect without WaitReplicas.
 	WaitIssue bool
-	// WaitTimeout bounds that wait, on top of Timeout. Default: that of Timeout.
+	// WaitTimeout limits that wait, in addition to Timeout. Default: Timeout.
 	WaitTimeout time.Duration
-	// Secure, if set, is given the TLS configuration of the connections, if the URL asks for TLS.
+	// Secure, if set, is called with the TLS configuration of the connections, if the URL asks for
+	// TLS.
 	Secure func(*tls.Config)
-	// Once is for a Store that is used for a few commands, such as by a check: it reports every
-	// failure as it is. Without Once, commands fail at once for a while after two that the server
-	// refused.
+	// Once is for a Store that runs only a few commands, such as a check. It turns the breaker off,
+	// so that every failure is reported. Without Once, commands fail at once for a while after two
+	// commands that did not reach the server.
 	Once bool
 }
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
 
-// Open returns a store on the server that opts names. It connects when it is
-// first used, so an error is about opts only; no error repeats the password.
+// Open returns a store on the server that opts names. The store connects when it is first used, so
+// an error is about opts only. No error contains the password.
 func Open(opts Options) (*Store, error) {
 	if opts.Prefix == "" {
 		opts.Prefix = DefaultPrefix
@@ -108,7 +108,7 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// checkWait refuses a wait for replicas that cannot be.
+// checkWait checks the options for waiting for replicas.
 func (o Options) checkWait() error {
 	switch {
 	case o.WaitReplicas < 0 || o.WaitTimeout < 0 || o.WaitTimeout > 0 && o.WaitTimeout < time.Millisecond:
@@ -117,9 +117,8 @@ func (o Options) checkWait() error {
 	return nil
 }
 
-// connect makes the client for the topology that the URL's scheme names and
-// hangs the hooks in: the counting outermost, then, for each server, the
-// breaker and the dialling.
+// connect makes the client for the topology of the scheme of the URL, and adds the hooks: the
+// observer outermost, and then, for each server, the breaker and the dialling.
 func (s *Store) connect(opts Options) (redis.UniversalClient, error) {
 	scheme, _, found := strings.Cut(opts.URL, "://")
 	if !found {
@@ -194,17 +193,17 @@ func (s *Store) cluster(address string, secure func(*tls.Config)) (redis.Univers
 	o.DisableIdentity, o.DialerRetries = true, 1
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewClusterClient(o)
-	// A shard that is down must not keep the others from being asked, so each
-	// node has a breaker of its own.
+	// Each node has a breaker of its own, so that commands for the other shards go on while one is
+	// down.
 	//
-	// While a breaker is open, no command of its node can come back with the address of
-	// another one, and go-redis would ask the cluster for its state once a minute.
+	// While the breaker of a node is open, the node cannot redirect a command to another node, and
+	// go-redis reads the state of the cluster only once a minute.
 	client.OnNewNode(func(node *redis.Client) { s.guard(node, client.ReloadState) })
 	return client, nil
 }
 
-// guard adds the hooks of the breaker and of the dialling to the client of one server. reload, if
-// set, is called while the server is down.
+// guard adds the hooks of the breaker and of the dialling to the client of one server. If reload is
+// set, the breaker calls it while the server is down.
 func (s *Store) guard(node *redis.Client, reload func(context.Context)) {
 	if s.once {
 		node.AddHook(dialing{})
@@ -228,9 +227,9 @@ var (
 	errReplica  = errors.New("redisstore: tokens are read from the primary only; remove read_only, replica_only and route_… from the URL")
 )
 
-// prepare returns the URL in the form that go-redis parses, with parameters that limit each wait
-// for a silent server to the timeout. Parameters that the URL sets itself are kept; the context of
-// each operation is the upper limit.
+// prepare returns the URL in the form that go-redis parses. It adds parameters that limit each wait
+// for a silent server to the timeout, unless the URL sets them itself. The context of an operation
+// limits the operation in any case.
 func prepare(opts Options, secure, topology string) (string, error) {
 	u, err := url.Parse(opts.URL)
 	if err != nil {
@@ -251,7 +250,7 @@ func prepare(opts Options, secure, topology string) (string, error) {
 	}
 	dial := opts.Timeout
 	if secure == "rediss" {
-		dial *= 2 // the handshake of TLS is a part of it
+		dial *= 2 // it includes the TLS handshake
 	}
 	for name, value := range map[string]string{
 		"client_name":       "snowgate",
@@ -259,8 +258,8 @@ func prepare(opts Options, secure, topology string) (string, error) {
 		"read_timeout":      opts.Timeout.String(),
 		"write_timeout":     opts.Timeout.String(),
 		"pool_timeout":      opts.Timeout.String(),
-		"max_retries":       "1",  // for a connection that died while idle
-		"min_retry_backoff": "-1", // nothing gets better within the budget
+		"max_retries":       "1",  // for a connection that was lost while idle
+		"min_retry_backoff": "-1", // waiting would not help within the timeout
 		"max_retry_backoff": "-1",
 	} {
 		if !query.Has(name) {
@@ -271,8 +270,8 @@ func prepare(opts Options, secure, topology string) (string, error) {
 	return u.String(), nil
 }
 
-// urlError tells what is wrong with a URL without repeating any of it where it
-// may contain a password: a slash or question mark in one lands in any part.
+// urlError returns an error that says what is wrong with a URL. It quotes no part that may contain
+// a password: if the password has a slash or a question mark, that may be any part.
 func urlError(address string, err error) error {
 	if errors.Is(err, errNoMaster) || errors.Is(err, errReplica) {
 		return err

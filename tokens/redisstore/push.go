@@ -14,8 +14,8 @@ import (
 //	client <id> <revision> <ms> a registry client was changed, and its generation maybe
 //	keys   <revision> <ms>      a tag key was added or removed
 //
-// ms is Redis TIME in Unix milliseconds. A message is a hint to look again, and
-// nothing in it is believed beyond that.
+// ms is Redis TIME in Unix milliseconds. A message is only a hint to read the data again. The
+// gateway does not rely on its content.
 const (
 	PushToken  = "token"
 	PushRules  = "rules"
@@ -23,14 +23,14 @@ const (
 	PushKeys   = "keys"
 )
 
-// push is a message that was understood.
+// push is a valid message.
 type push struct {
 	kind string
 	id   idgen.ID // PushToken
 	sent time.Time
 }
 
-// parsePush reads a message; ok is false for anything but what the scripts send.
+// parsePush parses a message; ok is false for a message that no script sends.
 func parsePush(message string) (p push, ok bool) {
 	const longest = len("client ") + maxClient + 2*len(" 9007199254740992")
 	if len(message) > longest {

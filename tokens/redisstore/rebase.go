@@ -28,7 +28,8 @@ type Change struct {
 	Rule     tokens.Rule   // revokes what was issued before
 }
 
-// ErrChanged says that the installation is not the one any more that was looked at.
+// ErrChanged is returned by [Store.Rebase] if the installation was changed after the caller read
+// it.
 var ErrChanged = errors.New("redisstore: the installation was changed meanwhile; look again")
 
 // Rebase changes an installation in one step: what is recorded, the registry of worker numbers,
@@ -82,9 +83,9 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// EachToken calls f for every token that has a record, with how long that is kept. It walks over
-// all keys of Redis, and takes as long as that takes. Of a token that is issued or ends meanwhile it
-// may tell or not; of some it tells twice. f is called by one goroutine at a time.
+// EachToken calls f for every token that has a record, with the remaining lifetime of the record.
+// It scans all keys of Redis, which may take long. It may miss a token that is issued or ends
+// during the scan, and may report a token twice. Calls of f do not overlap.
 func (s *Store) EachToken(ctx context.Context, f func(id idgen.ID, left time.Duration)) error {
 	const op = "list the tokens"
 	cluster, ok := s.client.(*redis.ClusterClient)

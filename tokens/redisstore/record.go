@@ -21,16 +21,16 @@ import (
 //	scope      uvarint length, bytes (RFC 6749 §3.3, as scope.List writes it)
 //	audience   uvarint length, bytes; repeated to the end
 //
-// Every uvarint is as short as can be and generation 0 is left out, so a record
-// has one encoding. Most clients have never been revoked: their tokens take no
-// byte more for it, and are understood by gateways that know no generations.
+// Every uvarint has the shortest form, and generation 0 is left out, so a record has exactly one
+// encoding. Most clients have never been revoked. Their tokens take no extra byte, and gateways
+// that do not know generations can read them.
 const (
 	recordPlain      = 1
 	recordGeneration = 2
 )
 
-// Limits of a record: far more than the configuration allows, and small enough that a damaged value
-// does no harm.
+// Limits of a record. They are far above what the configuration permits, and low enough that a
+// damaged value does no harm.
 const (
 	maxClient    = 1 << 10
 	maxScope     = 16 << 10
@@ -40,8 +40,7 @@ const (
 
 var errRecord = errors.New("the record is damaged")
 
-// encodeRecord returns the stored form of r, or an error if r holds more than a
-// record may.
+// encodeRecord returns the stored form of r, or an error if r exceeds a limit.
 func encodeRecord(r tokens.Record) ([]byte, error) {
 	t := &r.Token
 	expiry := t.ExpiresAt.UnixMilli()
@@ -75,8 +74,8 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// decodeRecord reads the record of id. It accepts exactly what encodeRecord
-// makes; anything else is errRecord. The texts of the token are parts of stored.
+// decodeRecord decodes the record of id. It accepts only what encodeRecord returns; the error for
+// anything else is errRecord. The texts of the token share the memory of stored.
 func decodeRecord(id idgen.ID, stored string) (tokens.Record, error) {
 	r := tokens.Record{Token: tokens.Token{ID: id}}
 	if len(stored) < 1+len(r.Digest) || stored[0] != recordPlain && stored[0] != recordGeneration {
@@ -100,7 +99,7 @@ func decodeRecord(id idgen.ID, stored string) (tokens.Record, error) {
 	return r, nil
 }
 
-// reader takes values off the front of rest until one of them is bad.
+// reader decodes values from the front of rest until one is invalid.
 type reader struct {
 	rest string
 	bad  bool

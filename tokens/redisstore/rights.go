@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// need lists commands that the gateway must be allowed to run on one key, or without a key.
+// need is a list of commands that the gateway must be allowed to run on one key, or without a key.
 type need struct {
 	key      string   // empty: these commands have no key
 	commands []string // with their arguments; KEY stands for the key
 }
 
-// needs returns every command of the gateway, those within its scripts included, with keys of each
+// needs returns all commands of the gateway, including those within its scripts, with keys of each
 // kind.
 func (s *Store) needs() []need {
 	shared := func(name string, commands ...string) need { return need{s.sharedKey(name), commands} }
@@ -40,13 +40,13 @@ func (s *Store) needs() []need {
 	}
 }
 
-// ErrRightsUnknown says that the rights could not be looked at: that takes MULTI, or ACL.
+// ErrRightsUnknown is returned if the rights cannot be checked, which requires MULTI or ACL.
 var ErrRightsUnknown = errors.New("redisstore: the user may neither use MULTI nor ACL, so its rights cannot be looked at")
 
-// MissingRights returns the rights that the gateway needs and the user of the configured URL lacks:
-// a command and its key or channel each. Nothing is executed: Redis judges a command when it is put
-// into a transaction, and the transaction is discarded; a user without MULTI is judged by ACL
-// DRYRUN, which Redis has from version 7 on.
+// MissingRights returns the rights that the gateway needs and the user of the configured URL lacks,
+// each as a command and its key or channel. It executes nothing: Redis checks the rights of a
+// command when it is queued in a transaction, and MissingRights discards the transaction. If the
+// user may not use MULTI, it uses ACL DRYRUN, which requires Redis 7.
 func (s *Store) MissingRights(ctx context.Context) ([]string, error) {
 	const op = "look at the rights"
 	needs := s.needs()
@@ -67,7 +67,7 @@ func (s *Store) MissingRights(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-// missing tries the commands of one need.
+// missing checks the commands of one need.
 func (s *Store) missing(ctx context.Context, n need) ([]string, error) {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
@@ -112,7 +112,7 @@ func (s *Store) missing(ctx context.Context, n need) ([]string, error) {
 	return missing, nil
 }
 
-// judge tells whether the user of conn may run a command.
+// judge reports whether the user of conn may run a command.
 type judge func(ctx context.Context, conn *redis.Conn, command []any) (bool, error)
 
 // queued is the judge within a transaction.
@@ -139,7 +139,7 @@ func dryRun(ctx context.Context, conn *redis.Conn) (judge, error) {
 	}, nil
 }
 
-// subject names the key or channel of a command.
+// subject returns the key or channel of a command.
 func (n need) subject(args []any) string {
 	if n.key == "" && len(args) > 1 {
 		if name, _ := args[1].(string); name != "0" {
@@ -149,7 +149,7 @@ func (n need) subject(args []any) string {
 	return n.key
 }
 
-// nodeOf returns the server that has a key, that of the shared keys if it is empty.
+// nodeOf returns the server of a key, or that of the shared keys if key is empty.
 func (s *Store) nodeOf(ctx context.Context, key string) (*redis.Client, error) {
 	switch client := s.client.(type) {
 	case *redis.Client:
@@ -164,5 +164,5 @@ func (s *Store) nodeOf(ctx context.Context, key string) (*redis.Client, error) {
 	}
 }
 
-// Settings asks Redis for its settings, for a check.
+// Settings reads the settings of Redis, for a check.
 func (s *Store) Settings(ctx context.Context) Settings { return s.settings(ctx) }

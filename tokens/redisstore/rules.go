@@ -17,26 +17,27 @@ import (
 const (
 	graceMilli = int64(tokens.RuleGrace / time.Millisecond)
 
-	// unknownLongest is the lifetime that rules outlast if nobody ever recorded
-	// one: longer than any that can be configured.
+	// unknownLongest is the lifetime that rules must outlast if no gateway has recorded one. It is
+	// longer than any lifetime in a configuration.
 	unknownLongest = 366 * 24 * time.Hour
 
-	// maxExact is the greatest number that Lua does not round.
+	// maxExact is the greatest integer up to which numbers in Lua are exact.
 	maxExact = 1 << 53
 
-	// restoreAtOnce bounds how long one script of RestoreRules keeps Redis busy.
+	// restoreAtOnce is the maximum number of rules for one script, so that it does not block Redis
+	// for long.
 	restoreAtOnce = 500
 )
 
-// The fields of {sg}:rev that begin like this are rules.
+// The prefixes of the fields of {sg}:rev that are rules.
 const (
 	clientField   = "g:" // and the client: generation:end
 	intervalField = "i:" // and the rule's id: an intervalDocument
 )
 
-// intervalDocument is the stored form of a rule for a worker or for everything
-// before an instant. Instants are Unix milliseconds. The scripts write the first
-// two members and read the first: it stays in front.
+// intervalDocument is the stored form of a rule for a worker or an instant. Instants are Unix
+// milliseconds. The scripts write the first two members and read the first one, so these must stay
+// first.
 type intervalDocument struct {
 	End     int64           `json:"end"`
 	Created int64           `json:"created"`
@@ -48,16 +49,15 @@ type intervalDocument struct {
 	Why     string          `json:"why,omitempty"`
 }
 
-// unknownDocument is what every later version writes of a rule, whatever its kind: bounds of the ids
-// that it may match. A worker of 0 is written, other than in an intervalDocument.
+// unknownDocument has the members that every later version writes for a rule of any kind: limits of
+// the ids that the rule may match. Other than in an intervalDocument, worker 0 is written.
 type unknownDocument struct {
 	Worker *int64 `json:"worker"`
 	From   int64  `json:"from"`
 	Until  int64  `json:"until"`
 }
 
-// encodeInterval returns the field and the value of a rule that is no
-// RuleClient.
+// encodeInterval returns the field and the value of a rule that is not a RuleClient.
 func encodeInterval(r tokens.Rule) (field, value string, err error) {
 	if !r.Known() {
 		_, rest, ok := strings.Cut(r.Stored, ",")
@@ -80,7 +80,7 @@ func encodeInterval(r tokens.Rule) (field, value string, err error) {
 	return intervalField + r.ID, string(text), err
 }
 
-// decodeRule reads a field of {sg}:rev that is a rule.
+// decodeRule decodes a field of {sg}:rev that is a rule.
 func decodeRule(field, value string) (tokens.Rule, error) {
 	if client, ok := strings.CutPrefix(field, clientField); ok {
 		return decodeGeneration(client, value)
@@ -124,8 +124,8 @@ func decodeInterval(id, value string) (tokens.Rule, error) {
 	return r, r.Check(r.Until)
 }
 
-// decodeUnknown reads a rule of a kind that a later version may know. Its bounds have to make sense,
-// because they tell which tokens cannot be decided about.
+// decodeUnknown decodes a rule of a kind that a later version may know. Its limits must be valid,
+// because they say about which tokens the gateway cannot decide.
 func decodeUnknown(id, value string, d *intervalDocument) (tokens.Rule, error) {
 	bounds := unknownDocument{From: math.MinInt64}
 	if err := json.Unmarshal([]byte(value), &bounds); err != nil {
@@ -158,9 +158,9 @@ func parseExact(text string) (uint64, error) {
 	return n, nil
 }
 
-// LoadRules implements [tokens.RuleStore]: one script, which only a primary
-// runs. A field that cannot be read is an error that names it; the set that
-// comes with it holds all the others, and is worth merging.
+// LoadRules implements [tokens.RuleStore] with one script, which only a primary runs. If fields
+// cannot be decoded, the error names them, and the result has all other rules, which the caller
+// should merge.
 func (s *Store) LoadRules(ctx context.Context) (tokens.RuleSet, error) {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
@@ -176,8 +176,8 @@ func (s *Store) LoadRules(ctx context.Context) (tokens.RuleSet, error) {
 	return set, nil
 }
 
-// decodeRules reads what rule_load returns: now, then fields and values in turn. It ignores fields
-// of other kinds.
+// decodeRules decodes the reply of rule_load: the time, then fields and values in turn. It ignores
+// fields of other kinds.
 func decodeRules(reply []string) (tokens.RuleSet, error) {
 	var set tokens.RuleSet
 	if len(reply)%2 == 0 {
@@ -216,12 +216,12 @@ func decodeField(set *tokens.RuleSet, now time.Time, field, value string) error 
 	return err
 }
 
-// AddRule implements [tokens.RuleStore]: one script and so one write, however
-// many tokens it revokes. It works while Redis is full, and forgets a few rules
-// that have ended. By and Why of a RuleClient are not kept.
+// AddRule implements [tokens.RuleStore] with one script, and so one write, however many tokens it
+// revokes. It works while Redis is full, and removes a few rules that have ended. It does not store
+// By and Why of a RuleClient.
 func (s *Store) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uint64, error) {
 	const op = "write a revocation rule"
-	// The script checks by the clock of Redis whether it reaches into the future.
+	// The script checks by the clock of Redis whether the rule reaches into the future.
 	if err := r.Check(time.UnixMilli(maxExact)); err != nil {
 		return tokens.Rule{}, 0, err
 	}
@@ -251,7 +251,7 @@ func (s *Store) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uint64
 	return stored, revision, err
 }
 
-// added reads what rule_add returned for r.
+// added decodes the reply of rule_add for r.
 func added(r tokens.Rule, field string, reply []string) (tokens.Rule, uint64, error) {
 	status, value := reply[0], reply[4]
 	revision, err1 := parseExact(reply[1])
@@ -277,9 +277,9 @@ func added(r tokens.Rule, field string, reply []string) (tokens.Rule, uint64, er
 	return stored, revision, nil
 }
 
-// RestoreRules implements [tokens.RuleStore], a few hundred rules at a time. The
-// revision is raised with the last of them: a gateway that stops in the middle
-// leaves the rest to the others.
+// RestoreRules implements [tokens.RuleStore], with a few hundred rules for each script. Only the
+// last script raises the revision. If a gateway stops before that, other gateways write back the
+// rest.
 func (s *Store) RestoreRules(ctx context.Context, set tokens.RuleSet) error {
 	s.learnLongest(set.Longest)
 	var args []any
@@ -306,16 +306,15 @@ func (s *Store) restore(ctx context.Context, revision uint64, rules []any) error
 	return s.write(ctx, "give revocation rules back", ruleRestoreScript, append([]any{revision}, rules...)...)
 }
 
-// RecordLifetime tells all gateways that tokens may live for ttl. It must have
-// worked before the first such token is issued: rules end when no token that
-// they match can be alive, and older tokens are refused unread. The longest one
-// ever recorded counts.
+// RecordLifetime records that tokens may live for ttl. It must succeed before the first such token
+// is issued, because rules end when no token that they match can be alive, and older tokens are
+// refused without a look-up. The longest recorded lifetime counts.
 func (s *Store) RecordLifetime(ctx context.Context, ttl time.Duration) error {
 	return s.RestoreRules(ctx, tokens.RuleSet{Longest: ttl})
 }
 
-// learnLongest remembers the longest lifetime seen, so that rules written after
-// Redis has lost it do not end too early.
+// learnLongest remembers the longest lifetime that was read, so that rules do not end too early if
+// Redis loses it.
 func (s *Store) learnLongest(ttl time.Duration) {
 	milli := (ttl + time.Millisecond - 1).Milliseconds()
 	for {

@@ -14,11 +14,12 @@ import (
 	"snowgate/tokens"
 )
 
-// scanAtOnce is how many keys one SCAN looks at: Redis is busy with it for about a millisecond.
+// scanAtOnce is the number of keys that one SCAN examines, which takes Redis about a millisecond.
 const scanAtOnce = 1000
 
-// ScanIDs implements [tokens.Scanner]: one SCAN over the keys of one server, those of other programs
-// included. A cluster is walked through shard by shard; shards that join or leave meanwhile may be missed.
+// ScanIDs implements [tokens.Scanner] with one SCAN over all keys of one server, including keys of
+// other programs. In a cluster it scans shard after shard; it may miss shards that join or leave
+// during the scan.
 func (s *Store) ScanIDs(ctx context.Context, cursor string) (ids []idgen.ID, next string, err error) {
 	shard, position, err := parseCursor(cursor)
 	if err != nil {
@@ -34,7 +35,7 @@ func (s *Store) ScanIDs(ctx context.Context, cursor string) (ids []idgen.ID, nex
 	if shard >= len(nodes) {
 		return nil, "", fmt.Errorf("%w: there is no shard %d", tokens.ErrCursor, shard)
 	}
-	prefix := s.prefix + ":t:" // no character of which means anything in a pattern
+	prefix := s.prefix + ":t:" // it has no character with a special meaning in a pattern
 	keys, position, err := nodes[shard].Scan(ctx, position, prefix+"*", scanAtOnce).Result()
 	if err != nil {
 		return nil, "", failure(op, err)
@@ -54,7 +55,7 @@ func (s *Store) ScanIDs(ctx context.Context, cursor string) (ids []idgen.ID, nex
 	return ids, strconv.Itoa(shard) + "." + strconv.FormatUint(position, 10), nil
 }
 
-// parseCursor reads the number of the shard and the cursor of Redis.
+// parseCursor parses the number of the shard and the cursor of Redis.
 func parseCursor(cursor string) (shard int, position uint64, err error) {
 	if cursor == "" {
 		return 0, 0, nil
@@ -68,7 +69,7 @@ func parseCursor(cursor string) (shard int, position uint64, err error) {
 	return int(number), position, nil
 }
 
-// primaries returns the servers that have tokens, in an order that does not change.
+// primaries returns the servers that have tokens, always in the same order.
 func (s *Store) primaries(ctx context.Context) ([]redis.Cmdable, error) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {

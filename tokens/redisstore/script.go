@@ -37,14 +37,14 @@ var (
 	tokenDeleteScript = redisscript.New(tokenDeleteLua)
 )
 
-// revision runs a script on what all gateways share about revocation.
+// revision runs a script on the shared data about revocation.
 func (s *Store) revision(ctx context.Context, rdb redis.Scripter, sc *redisscript.Script, args ...any) ([]string, error) {
 	first := []any{s.longest.Load(), graceMilli, unknownLongest.Milliseconds()}
 	return s.scripts.On(rdb).Run(ctx, sc, append(first, args...)...).StringSlice()
 }
 
-// change runs a script that changes what is shared, and reports a push that
-// could not be sent: it is the last of the count values that the script returns.
+// change runs a script that changes shared data. The last of the count values that the script
+// returns says whether the push could be sent; if not, change reports that.
 func (s *Store) change(ctx context.Context, rdb redis.Scripter, sc *redisscript.Script, count int, args ...any) ([]string, error) {
 	reply, err := s.revision(ctx, rdb, sc, args...)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Store) change(ctx context.Context, rdb redis.Scripter, sc *redisscript.
 	return reply, nil
 }
 
-// write is change, with the time for a new connection.
+// write is change, with the timeout that leaves time for a new connection.
 func (s *Store) write(ctx context.Context, op string, sc *redisscript.Script, args ...any) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
@@ -73,9 +73,10 @@ type server interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// durably runs a write of key, which is empty for what all gateways share, within the store's timeout.
-// Then, if that is asked for, it waits for replicas to have it, which has to be on the same connection.
-// A cluster may have moved the key meanwhile: then durably asks once more who has it.
+// durably runs a write of key within the timeout of the store; an empty key stands for the shared
+// data. If the options require it, durably then waits on the same connection until replicas have
+// the write. If a cluster has moved the key meanwhile, durably finds the new owner and tries once
+// more.
 func (s *Store) durably(ctx context.Context, key string, write func(context.Context, server) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+s.waitTimeout)
 	defer cancel()
@@ -107,7 +108,7 @@ func (s *Store) writeAndWait(ctx context.Context, key string, write func(context
 	return err
 }
 
-// replicasError says that a write was made, and that too few replicas have confirmed it.
+// replicasError is the error of a write that was made, but that too few replicas have confirmed.
 type replicasError struct {
 	have int64
 	want int
@@ -118,9 +119,9 @@ func (e *replicasError) Error() string {
 }
 func (e *replicasError) kind() string { return KindTimeout }
 
-// reportPush counts a push that Redis would not send, by the name of the
-// command, where the observer counts everything else. It is no failure of the
-// write: the others look once a second, and no cached token outlives CACHE_TTL.
+// reportPush counts a push that Redis refused to send, under the name of the command. The write has
+// succeeded all the same: other gateways read the revision twice a second, and no cached token is
+// used for longer than CACHE_TTL.
 func (s *Store) reportPush(refusal string) {
 	if refusal != "" && s.observe != nil {
 		s.observe("publish", 0, serverKind(refusal))

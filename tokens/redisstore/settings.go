@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Settings are what a Redis reports of itself (INFO) that decides what it keeps. The zero value is
-// that of a server that reports nothing, such as the embedded one.
+// Settings holds the values in the reply to INFO on which it depends whether Redis loses data. It
+// is zero for a server without them, such as the embedded one.
 type Settings struct {
 	Version    string // such as 7.0.15
 	Policy     string // maxmemory-policy
@@ -23,17 +23,17 @@ type Settings struct {
 	Replicas   int    // connected to it
 }
 
-// evicts reports whether Redis throws live tokens away when it is full.
+// evicts reports whether Redis removes live tokens when it is full.
 func (s Settings) evicts() bool { return s.Policy != "" && s.Policy != "noeviction" }
 
 const (
 	// leastVersion is the first release that has all commands of the gateway.
 	leastVersion = "6.2"
-	// fullShare is the share of maxmemory from which on it is remarked.
+	// fullShare is the share of maxmemory in use from which there is a remark.
 	fullShare = 0.9
 )
 
-// Remark is something about the settings of Redis that an operator should change.
+// Remark is a recommendation to change a setting of Redis.
 type Remark struct {
 	Name string // one of [RemarkNames]
 	Text string // a sentence that begins with Redis
@@ -42,8 +42,8 @@ type Remark struct {
 // RemarkNames are the names of all remarks, for metrics.
 var RemarkNames = []string{"eviction", "append_only", "disk", "memory", "version", "replicas"}
 
-// Remarks returns what should be changed. waitReplicas is the number of replicas that must confirm a
-// revocation.
+// Remarks returns the recommendations for s. waitReplicas is the number of replicas that must
+// confirm a revocation.
 func (s Settings) Remarks(waitReplicas int) []Remark {
 	if s == (Settings{}) {
 		return nil
@@ -64,7 +64,8 @@ func (s Settings) Remarks(waitReplicas int) []Remark {
 	return remarks
 }
 
-// older compares major and minor version. What is no version is not older.
+// older reports whether version is lower than than, by major and minor version. It returns false
+// for a text that is not a version.
 func older(version, than string) bool {
 	numbers := func(text string) (major, minor int, ok bool) {
 		parts := strings.SplitN(text, ".", 3)
@@ -80,7 +81,7 @@ func older(version, than string) bool {
 	return ok1 && ok2 && cmp.Or(cmp.Compare(major, leastMajor), cmp.Compare(minor, leastMinor)) < 0
 }
 
-// parseInfo reads the reply to INFO. A field that is missing or cannot be read stays zero.
+// parseInfo parses the reply to INFO. A field that is missing or invalid stays zero.
 func parseInfo(info string) Settings {
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
@@ -104,8 +105,8 @@ func parseInfo(info string) Settings {
 	}
 }
 
-// settings asks Redis for its settings; the zero value if they could not be had. In a cluster the
-// result has the worst of every primary that answers.
+// settings reads the settings of Redis; it returns zero if that fails. In a cluster, each field is
+// the worst value of all primaries that reply.
 func (s *Store) settings(ctx context.Context) Settings {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()

@@ -26,8 +26,8 @@ type Store struct {
 	timeout time.Duration
 	probes  *probes
 	once    bool // no breaker
-	// demoted says that the server refused to write at the monitor's last probe:
-	// it may be a replica by now, whose copy of a token proves nothing.
+	// demoted is true if the server refused to write at the last probe of the monitor. It may be a
+	// replica now, and its copy of a token proves nothing.
 	demoted atomic.Bool
 
 	scripts *redisscript.Runner // with the keys of what all gateways share
@@ -47,24 +47,24 @@ var (
 	_ tokens.Scanner    = (*Store)(nil)
 )
 
-// Client returns the connection pool, for adapters that keep other things in
-// the same Redis. Its commands are observed and go through the breaker like the
-// Store's, but are bounded by their own context; it is closed with the Store.
+// Client returns the connection pool, for other packages that store data in the same Redis. Its
+// commands pass the observer and the breaker, but only their own context limits them. Closing the
+// Store closes it.
 func (s *Store) Client() redis.UniversalClient { return s.client }
 
-// Prefix returns what every key starts with.
+// Prefix returns the prefix of all keys.
 func (s *Store) Prefix() string { return s.prefix }
 
-// Close closes all connections and waits for the goroutines that probe a
-// server that is down. Operations that run or come later fail.
+// Close closes all connections and waits for the goroutines that probe. Running and later
+// operations fail.
 func (s *Store) Close() error {
 	s.probes.close()
 	return s.client.Close()
 }
 
-// Save implements [tokens.Store]: SET key value NX PX ttl, one round trip
-// unless the id is taken, or one more with [Options].WaitIssue. A record that is too large to be stored is a plain
-// error.
+// Save implements [tokens.Store] with SET key value NX PX ttl. It takes one round trip, another one
+// if the id is taken, and one more with [Options].WaitIssue. The error for a record that is too
+// large does not match [tokens.ErrUnavailable].
 func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) error {
 	value, err := encodeRecord(r)
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 	return s.sameRecord(ctx, key, r)
 }
 
-// sameRecord judges a refused write: the response to the first attempt may have
-// been lost, and the second one met its own record.
+// sameRecord handles a refused write. If the reply to an earlier attempt was lost, the existing
+// record is r itself.
 func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -114,11 +114,10 @@ func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) err
 	return nil
 }
 
-// Load implements [tokens.Store]: one GET, or a share of an MGET with others who
-// read. That there is no record is confirmed by a second command that only a
-// primary answers, because a replica in its first synchronisation has no records
-// either. That there is one counts only while the server was a primary at the last
-// probe of a running [Monitor].
+// Load implements [tokens.Store] with one GET, or as part of an MGET with other callers. If there
+// is no record, a second command confirms that, to which only a primary replies: a replica during
+// its first synchronisation has no records either. An existing record counts only if the server was
+// a primary at the last probe of a running [Monitor].
 func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -133,7 +132,7 @@ func (s *Store) Load(ctx context.Context, id idgen.ID) (tokens.Record, error) {
 	return record, nil
 }
 
-// process sends a command that many goroutines send at the same time.
+// process sends a command of a kind that many goroutines send at the same time.
 func (s *Store) process(ctx context.Context, cmd redis.Cmder) error {
 	if s.batch == nil {
 		return s.client.Process(ctx, cmd)
@@ -141,7 +140,7 @@ func (s *Store) process(ctx context.Context, cmd redis.Cmder) error {
 	return s.batch.process(ctx, cmd)
 }
 
-// bounded applies the budget of one operation, unless ctx ends before.
+// bounded applies the timeout of one operation, unless ctx ends earlier.
 func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= s.timeout {
 		return ctx, func() {}
@@ -149,13 +148,13 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, s.timeout)
 }
 
-// connectTrips is how many round trips a command may take on a new connection: TCP, TLS, HELLO, and
-// its own.
+// connectTrips is the number of round trips of a command on a new connection: TCP, TLS, HELLO, and
+// the command.
 const connectTrips = 4
 
-// patient applies the budget of an operation that no request waits for. It is long enough for a new
-// connection, each round trip of which has the time of a whole decision. So connections are there
-// when decisions need them, however far away Redis is.
+// patient applies the timeout of an operation for which no request waits. It leaves time for a new
+// connection even if each round trip takes as long as a decision may. So decisions find open
+// connections, however far away Redis is.
 func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, connectTrips*s.timeout)
 }
@@ -168,9 +167,8 @@ func (s *Store) get(ctx context.Context, key string) (string, error) {
 	return s.batch.get(ctx, key)
 }
 
-// load compares with redis.Nil by ==, not errors.Is: an error that only wraps
-// it, such as that of a Sentinel that does not know the primary, is no response
-// about the key.
+// load compares with redis.Nil by ==, not errors.Is. An error that wraps it, such as that of a
+// Sentinel without a primary, is not a reply about the key.
 func (s *Store) load(ctx context.Context, key string) (string, error) {
 	if s.demoted.Load() {
 		return "", failure("read a token", errDemoted)
@@ -189,7 +187,7 @@ func (s *Store) load(ctx context.Context, key string) (string, error) {
 	return value, nil
 }
 
-// errDemoted refuses to read tokens from a server that takes no writes.
+// errDemoted is the error of reads of tokens from a server that refuses writes.
 var errDemoted = &demotedError{}
 
 type demotedError struct{}
@@ -197,10 +195,9 @@ type demotedError struct{}
 func (*demotedError) Error() string { return "the server takes no writes: it may be a replica" }
 func (*demotedError) kind() string  { return KindReadOnly }
 
-// Delete implements [tokens.Store]: one script, which removes the record and then
-// tells the other gateways. Should Redis refuse to tell them, the token is gone
-// all the same, and they notice when their copy is as old as it may get.
-// Nothing stays behind in Redis.
+// Delete implements [tokens.Store] with one script, which removes the record and informs the other
+// gateways. If Redis refuses to inform them, the record is removed all the same, and they use a
+// cached copy until it becomes stale. Delete leaves no data in Redis.
 func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
 	var refusal string
 	err := s.durably(ctx, s.tokenKey(id), func(ctx context.Context, rdb server) error {
@@ -215,7 +212,7 @@ func (s *Store) Delete(ctx context.Context, id idgen.ID) error {
 	return nil
 }
 
-// LoadKeys implements [tokens.KeyStore]: one HGETALL.
+// LoadKeys implements [tokens.KeyStore] with one HGETALL.
 func (s *Store) LoadKeys(ctx context.Context) ([]tokens.TagKey, error) {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
@@ -238,8 +235,8 @@ func (s *Store) LoadKeys(ctx context.Context) ([]tokens.TagKey, error) {
 	return keys, nil
 }
 
-// AddKeys implements [tokens.KeyStore]: one script. The other gateways are told
-// if it added any.
+// AddKeys implements [tokens.KeyStore] with one script. It informs the other gateways if it added
+// any key.
 func (s *Store) AddKeys(ctx context.Context, keys []tokens.TagKey) error {
 	args := make([]any, 0, 2*len(keys))
 	for _, key := range keys {
@@ -248,8 +245,8 @@ func (s *Store) AddKeys(ctx context.Context, keys []tokens.TagKey) error {
 	return s.write(ctx, "add tag keys", keyAddScript, args...)
 }
 
-// RemoveKeys implements [tokens.KeyRemover]: one script. The other gateways are
-// told if it removed any.
+// RemoveKeys implements [tokens.KeyRemover] with one script. It informs the other gateways if it
+// removed any key.
 func (s *Store) RemoveKeys(ctx context.Context, starts []int64) error {
 	args := make([]any, 0, len(starts))
 	for _, start := range starts {
@@ -258,14 +255,13 @@ func (s *Store) RemoveKeys(ctx context.Context, starts []int64) error {
 	return s.write(ctx, "remove tag keys", keyRemoveScript, args...)
 }
 
-// tokenKey is the key of a token's record. It has no hash tag, so that a
-// cluster spreads tokens over its shards.
+// tokenKey returns the key of the record of a token. It has no hash tag, so that a cluster
+// distributes tokens over its shards.
 func (s *Store) tokenKey(id idgen.ID) string { return s.prefix + ":t:" + id.String() }
 
-// sharedKey is the key of something there is one of in a deployment; the hash
-// tag keeps all of them on one shard.
+// sharedKey returns the key of shared data. The hash tag keeps all these keys on one shard.
 func (s *Store) sharedKey(name string) string { return "{" + s.prefix + "}:" + name }
 
-// pushChannel is where gateways are told to look again. Its hash tag is that of
-// the shared keys, so a cluster client subscribes at the node that has them.
+// pushChannel returns the channel for pushes. It has the hash tag of the shared keys, so that a
+// cluster client subscribes at the node with these keys.
 func (s *Store) pushChannel() string { return s.sharedKey("push") }

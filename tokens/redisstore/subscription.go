@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	// beatTick is how often a subscription is looked after; a beat is sent every
-	// beatTicks of them, and one that is not answered within as many is the end.
-	// Counting ticks instead of reading a clock, a gateway that was stopped for a
-	// while looks at what has come in meanwhile before it judges.
+	// beatTick is how often a subscription is checked. A beat is sent every beatTicks ticks, and
+	// the subscription ends if the beat has not come back within as many ticks. The code counts
+	// ticks instead of reading a clock, so that a gateway that was suspended handles the messages
+	// that have arrived before it ends the subscription.
 	beatTick  = 250 * time.Millisecond
 	beatTicks = 4
-	// echoEvery is how many beats of a cluster there are to one that goes through
-	// all its nodes.
+	// echoEvery is the number of beats in a cluster for each one that passes through all nodes.
 	echoEvery = 10
 
 	resubscribeFirst = 50 * time.Millisecond // back-off after a subscription was lost
@@ -40,7 +39,7 @@ var (
 // subscribe keeps a subscription until ctx ends.
 func (f *Feed) subscribe(ctx context.Context) {
 	back := resubscribeFirst
-	var said bool // that there is none
+	var said bool // that there is no subscription
 	for ctx.Err() == nil {
 		s := newSubscription(f)
 		err := s.run(ctx)
@@ -54,22 +53,21 @@ func (f *Feed) subscribe(ctx context.Context) {
 		if s.live {
 			back = resubscribeFirst
 		}
-		if deadline.Sleep(ctx, back/2+mathrand.N(back)) != nil { //nolint:gosec // it keeps gateways out of step
+		if deadline.Sleep(ctx, back/2+mathrand.N(back)) != nil { //nolint:gosec // jitter, so that gateways do not subscribe at the same time
 			return
 		}
 		back = min(2*back, resubscribeMost)
 	}
 }
 
-// subscription is one connection on which messages come. go-redis would make
-// another by itself and say nothing; here, an error of any kind is the end of it.
+// subscription is one connection on which messages arrive. go-redis would silently replace a broken
+// connection. Here, any error ends the subscription.
 //
-// It reads without a deadline: one that passes in the middle of a message leaves
-// the rest of it to be taken for something else. Instead, its beats find out
-// whether messages come through: each is published on a channel of its own and
-// must come back. Unlike a PING of the connection, they also find out that
-// this is not the server any more that everybody else publishes at. In a cluster,
-// where each costs a message between all nodes, most beats are a PING.
+// It reads without a deadline, because after a timeout in the middle of a message, the rest of the
+// message would be taken for another one. Instead, beats find out whether messages arrive: each
+// beat is published on a channel of its own and must come back. Unlike a PING on the connection, a
+// beat also shows whether other gateways still publish on this server. In a cluster a beat costs a
+// message between all nodes, so there most beats are a PING.
 type subscription struct {
 	feed    *Feed
 	pubsub  *redis.PubSub
@@ -77,7 +75,7 @@ type subscription struct {
 	live    bool   // subscribed
 	cluster bool
 
-	sent     uint64 // number of the last beat; known to watch only
+	sent     uint64 // number of the last beat; used by watch only
 	answered atomic.Uint64
 }
 
@@ -86,7 +84,7 @@ func newSubscription(f *Feed) *subscription {
 	return &subscription{feed: f, channel: f.store.pushChannel() + ":" + rand.Text(), cluster: cluster}
 }
 
-// run subscribes and acts on messages until there is a reason to end.
+// run subscribes and handles messages until there is a reason to end.
 func (s *subscription) run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	s.pubsub = s.feed.store.client.Subscribe(ctx)
@@ -97,14 +95,14 @@ func (s *subscription) run(ctx context.Context) error {
 			_ = s.pubsub.Close()
 		})
 		end(s.watch(ctx))
-		_ = s.pubsub.Close() // ends Receive; what is wrong with it is known
+		_ = s.pubsub.Close() // ends Receive; the error does not matter
 	})
 	end(s.receive(ctx))
 	wg.Wait()
 	return context.Cause(ctx)
 }
 
-// receive acts on messages until there is an error.
+// receive handles messages until there is an error.
 func (s *subscription) receive(ctx context.Context) (err error) {
 	defer panics.Into(panics.Feed, &err)
 	if err := s.pubsub.Subscribe(ctx, s.feed.store.pushChannel(), s.channel); err != nil {
@@ -121,8 +119,8 @@ func (s *subscription) receive(ctx context.Context) (err error) {
 	}
 }
 
-// next reads one message. go-redis panics on some replies that no Redis sends,
-// and whatever is between it and us might.
+// next reads one message. go-redis panics on some invalid replies; next returns any panic as an
+// error.
 func (s *subscription) next(ctx context.Context) (message any, err error) {
 	defer func() {
 		if p, panicked := errors.AsType[*panics.Panic](err); panicked {
@@ -133,7 +131,7 @@ func (s *subscription) next(ctx context.Context) (message any, err error) {
 	return s.pubsub.Receive(ctx)
 }
 
-// take acts on one message.
+// take handles one message.
 func (s *subscription) take(message any) error {
 	switch message := message.(type) {
 	case *redis.Message:
@@ -152,7 +150,7 @@ func (s *subscription) take(message any) error {
 		}
 		if message.Count == 2 {
 			s.live = true
-			s.answered.Store(1) // the first beat is the subscription itself
+			s.answered.Store(1) // the reply to the subscription counts as the first beat
 			s.feed.missed()
 			s.feed.cfg.OnSubscription(nil)
 		}
@@ -162,7 +160,7 @@ func (s *subscription) take(message any) error {
 	}
 }
 
-// answer notes that a beat has come back.
+// answer records that a beat has come back.
 func (s *subscription) answer(payload string) error {
 	beat, err := parseExact(payload)
 	if err != nil {
@@ -172,7 +170,7 @@ func (s *subscription) answer(payload string) error {
 	return nil
 }
 
-// watch sends beats until ctx ends or one of them is lost.
+// watch sends beats until ctx ends or a beat is lost.
 func (s *subscription) watch(ctx context.Context) error {
 	ticker := time.NewTicker(beatTick)
 	defer ticker.Stop()
@@ -197,8 +195,8 @@ func (s *subscription) watch(ctx context.Context) error {
 	}
 }
 
-// beat sends the current beat, once more if it was sent before. That it could
-// not be sent shows when it does not come back.
+// beat sends the current beat, possibly again. It ignores errors, because a beat that was not sent
+// does not come back.
 func (s *subscription) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.feed.store.timeout)
 	defer cancel()

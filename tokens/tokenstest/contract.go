@@ -14,9 +14,8 @@ import (
 	"snowgate/tokens"
 )
 
-// NewStoreFunc makes an empty store for a test, and a function that returns
-// after the store's clock has moved by d: at once for a clock of the test's own,
-// in real time for a real server.
+// NewStoreFunc returns an empty store for a test, and a function that returns after the clock of
+// the store has advanced by d: at once with a clock of the test, in real time with a real server.
 type NewStoreFunc func(t *testing.T) (store tokens.Store, advance func(d time.Duration))
 
 // SampleRecord returns a record with every field set, different for each n.
@@ -68,7 +67,7 @@ func testTaken(t *testing.T, newStore NewStoreFunc) {
 	first, other := SampleRecord(1), SampleRecord(2)
 	other.Token.ID = first.Token.ID
 	save(t, store, first, time.Minute)
-	// A write that is repeated because its response was lost meets its own record.
+	// A write that is repeated because its reply was lost finds its own record.
 	save(t, store, first, time.Minute)
 	if err := store.Save(t.Context(), other, time.Minute); !errors.Is(err, tokens.ErrDuplicateID) {
 		t.Errorf("Save of another record under the id = %v, want ErrDuplicateID", err)

@@ -1,5 +1,5 @@
-// Package tokenstest helps to test what uses package tokens: a store in memory
-// that fails on demand, and the contract that every store must pass.
+// Package tokenstest has test helpers for users of package tokens: a store in memory that fails on
+// demand, and tests of the contract of every store.
 package tokenstest
 
 import (
@@ -21,7 +21,7 @@ type Clock struct {
 	now time.Time
 }
 
-// NewClock returns a clock that shows the given instant.
+// NewClock returns a clock that shows now.
 func NewClock(now time.Time) *Clock { return &Clock{now: now} }
 
 // Now returns what the clock shows.
@@ -73,16 +73,16 @@ func NewStore(now func() time.Time) *Store {
 	}
 }
 
-// Fail makes every operation fail for which fault returns an error. op is the
-// name of the method. Such an operation is not carried out, and its error
-// matches [tokens.ErrUnavailable]. nil ends the trouble.
+// Fail makes every operation fail for which fault returns an error. op is the name of the method. A
+// failing operation has no effect, and its error matches [tokens.ErrUnavailable]. nil ends the
+// faults.
 func (s *Store) Fail(fault func(op string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Calls returns how often the named method has been called, "" for all.
+// Calls returns the number of calls of the named method; "": of all methods.
 func (s *Store) Calls(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Store) Calls(op string) int {
 	return total
 }
 
-// Wipe forgets everything, as a Redis that restarts empty.
+// Wipe deletes all data, like a restart of Redis without persistence.
 func (s *Store) Wipe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +105,8 @@ func (s *Store) Wipe() {
 	s.rules = tokens.RuleSet{}
 }
 
-// Snapshot returns a function that takes the store back to what it holds now, as
-// a failover to a replica that lags does.
+// Snapshot returns a function that restores the current state, like a failover to a replica that
+// lags.
 func (s *Store) Snapshot() (rollback func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *Store) Snapshot() (rollback func()) {
 	}
 }
 
-// Put stores r as it is, over whatever is there, so that a test can have a
-// record that Save would refuse.
+// Put stores r and replaces any record of the id, so that a test can have a record that Save would
+// refuse.
 func (s *Store) Put(r tokens.Record, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +274,7 @@ func (s *Store) RestoreRules(ctx context.Context, set tokens.RuleSet) error {
 	return nil
 }
 
-// putRule stores r, or what becomes of it and the one that is there.
+// putRule stores r, merged with the existing rule.
 func (s *Store) putRule(r tokens.Rule) tokens.Rule {
 	i := slices.IndexFunc(s.rules.Rules, func(there tokens.Rule) bool { return there.ID == r.ID })
 	if i < 0 {
@@ -294,7 +294,7 @@ func (s *Store) putRule(r tokens.Rule) tokens.Rule {
 	return kept
 }
 
-// pruneRules removes what has ended.
+// pruneRules removes rules that have ended.
 func (s *Store) pruneRules() {
 	over := s.now().Add(-tokens.RuleGrace)
 	s.rules.Rules = slices.DeleteFunc(s.rules.Rules, func(r tokens.Rule) bool { return !r.End.After(over) })

@@ -13,8 +13,8 @@ import (
 	"snowgate/tokens"
 )
 
-// NewRuleStoreFunc makes an empty rule store for a test, and a function that
-// reads the store's clock.
+// NewRuleStoreFunc returns an empty rule store for a test, and a function that reads the clock of
+// the store.
 type NewRuleStoreFunc func(t *testing.T) (store tokens.RuleStore, now func() time.Time)
 
 // TestRuleStore checks that a store keeps the contract of [tokens.RuleStore].
@@ -205,8 +205,8 @@ func loadRules(t *testing.T, store tokens.RuleStore) tokens.RuleSet {
 	return set
 }
 
-// wantRules compares all but the revision, and By and Why of rules for clients,
-// which a store may drop.
+// wantRules compares all but the revision, and By and Why of rules for clients, which a store may
+// drop.
 func wantRules(t *testing.T, store tokens.RuleStore, want tokens.RuleSet) {
 	t.Helper()
 	got := loadRules(t, store)

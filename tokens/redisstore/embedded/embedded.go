@@ -1,15 +1,13 @@
-// Package embedded runs a Redis inside the process, for trying snowgate out
-// without installing anything. It is miniredis behind the same client code as a
-// real Redis: it keeps nothing on disk, serves this process only, and is gone
-// with it.
+// Package embedded runs a Redis inside the process, for trying snowgate without installing
+// anything. It is miniredis behind the same client code as a real Redis. It keeps its data in
+// memory, serves only this process, and ends with it.
 //
-// It listens on a random port of 127.0.0.1 with a random password. Keys expire
-// because a goroutine moves miniredis's clock, which walks over all keys. It
-// paces itself to five percent of a core: with a few hundred keys it moves the
-// clock 20 times a second, with [MaxKeys] about every 0.6 s. By as much a key may
-// expire late or, if it was written since the clock last moved, early; records
-// outlive their tokens by a second, so no token ends early. miniredis also keeps a
-// few bytes of every key it has ever seen.
+// It listens on a random port of 127.0.0.1 with a random password. miniredis does not expire keys
+// by itself. A goroutine moves its clock, which scans all keys, and limits itself to five percent
+// of a core. With a few hundred keys it moves the clock 20 times a second, with [MaxKeys] about
+// every 0.6 s. Up to that time, a key may expire late or, if it was written since the clock last
+// moved, early. Records outlive their tokens by a second, so no token ends early. miniredis also
+// keeps a few bytes of every key that it has ever had.
 package embedded
 
 import (
@@ -29,16 +27,16 @@ import (
 	"snowgate/internal/panics"
 )
 
-// MaxKeys is how many keys the server holds before it refuses further ones, as
-// a Redis with noeviction does when it is full.
+// MaxKeys is the maximum number of keys. The server then refuses further keys, like a full Redis
+// with noeviction.
 const MaxKeys = 50_000
 
-// testPassword is empty in every build but those of the integration tests, whose linker sets it. They
-// look into the server of a running gateway, to see that it holds no secret.
+// testPassword is set by the linker for the integration tests only, and empty in every other build.
+// These tests examine the server of a running gateway, to check that it holds no secret.
 var testPassword string
 
-// How the clock is paced: it moves at most every minTick, and at least tickShare
-// times as long is left between two moves as one takes.
+// The clock moves at most every minTick, and between two moves there are at least tickShare times
+// the duration of one.
 const (
 	minTick   = 50 * time.Millisecond
 	tickShare = 20
@@ -49,7 +47,7 @@ type Server struct {
 	redis    *miniredis.Miniredis
 	url      string
 	limit    int64
-	keys     atomic.Int64 // an upper bound of the keys there are
+	keys     atomic.Int64 // an upper bound of the number of keys
 	stop     context.CancelFunc
 	stopOnce sync.Once
 	wg       sync.WaitGroup
@@ -61,7 +59,7 @@ func Start() (*Server, error) { return start(MaxKeys) }
 func start(limit int64) (*Server, error) {
 	redis := miniredis.NewMiniRedis()
 	password := cmp.Or(testPassword, rand.Text())
-	redis.RequireAuth(password) // before anybody can connect
+	redis.RequireAuth(password) // before any client can connect
 	if err := redis.Start(); err != nil {
 		return nil, fmt.Errorf("embedded: cannot start the embedded Redis: %w", err)
 	}
@@ -77,12 +75,10 @@ func start(limit int64) (*Server, error) {
 	return s, nil
 }
 
-// URL returns the address of the server with its password, as
-// redisstore.Options takes it.
+// URL returns the address of the server with its password, for redisstore.Options.
 func (s *Server) URL() string { return s.url }
 
-// Close stops the server and forgets everything in it. Closing twice is no
-// error.
+// Close stops the server and deletes all data. It may be called more than once.
 func (s *Server) Close() {
 	s.stopOnce.Do(func() {
 		s.stop()
@@ -91,7 +87,7 @@ func (s *Server) Close() {
 	})
 }
 
-// moveClock lets keys expire until ctx ends.
+// moveClock makes keys expire until ctx ends.
 func (s *Server) moveClock(ctx context.Context) {
 	pause, last := minTick, time.Now()
 	for {
@@ -106,11 +102,10 @@ func (s *Server) moveClock(ctx context.Context) {
 	}
 }
 
-// refuseWhenFull runs before every command. It counts commands that may add a
-// string key as if they did, until the clock moves and the keys are counted
-// anew: the bound holds at every moment, and is reached early rather than late.
-// Only tokens are stored as strings in numbers; what all gateways share, and
-// scripts, must work when Redis is full and passes.
+// refuseWhenFull runs before every command. Until the clock moves and the keys are counted again,
+// it counts each command that may add a string key as if it did. So the limit holds at every
+// moment, and may be reached early. Only tokens are stored as many strings. Shared data and scripts
+// must work while Redis is full, and are not refused.
 func (s *Server) refuseWhenFull(peer *server.Peer, command string, _ ...string) bool {
 	switch command {
 	case "SET", "SETNX", "SETEX", "PSETEX", "MSET", "MSETNX", "GETSET", "APPEND", "COPY", "INCR", "INCRBY":

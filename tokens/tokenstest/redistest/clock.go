@@ -15,9 +15,9 @@ import (
 //go:embed testdata/clock.c
 var clockSource string
 
-// StartWithClock is Start for a server whose clock can be set by StepClock: TIME,
-// in scripts as well, and the expiry of keys go by it. It needs Linux and a C
-// compiler; without, the test is skipped as by Start.
+// StartWithClock is Start for a server whose clock StepClock can set. TIME, also in scripts, and
+// the expiry of keys use that clock. It needs Linux and a C compiler; without them, the test is
+// skipped, as by Start.
 func StartWithClock(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	s := configure(t, rand.Text(), arguments...)

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// slots is how many slots the keys of a Redis Cluster are spread over.
+// slots is the number of hash slots of a Redis Cluster.
 const slots = 16384
 
 // Cluster is a Redis Cluster of primaries, to which replicas can be added. Its methods fail the
-// test on any error, and are for one goroutine at a time, with its nodes'.
+// test on any error. A Cluster and its nodes are not safe for concurrent use.
 type Cluster struct {
-	Nodes []*Server // the primaries of the beginning
+	Nodes []*Server // the first primaries
 
 	t         testing.TB
 	arguments []string   // of every node
@@ -25,14 +25,13 @@ type Cluster struct {
 	replicas  int
 }
 
-// StartCluster starts a cluster of that many nodes on random ports of 127.0.0.1,
-// all under one password, with the slots shared out evenly and in order. It
-// takes a little over two seconds: so long no node of a new cluster takes
-// commands. It ends with the test.
+// StartCluster starts a cluster of that many nodes on random ports of 127.0.0.1, all with the same
+// password, and assigns the slots to them in equal ranges. It takes a little over two seconds,
+// because the nodes of a new cluster refuse commands for so long. The cluster ends with the test.
 //
-// A node counts as failed after a second, and the others go on serving their
-// slots if they are more than half of all nodes. The further arguments are given
-// to each node, and prevail, for instance "--cluster-require-full-coverage", "yes".
+// A node counts as failed after a second. If more than half of all nodes are left, they go on
+// serving their own slots. The further arguments are passed to each node and override the defaults,
+// for instance "--cluster-require-full-coverage", "yes".
 //
 // Without redis-server in PATH the test is skipped, as by Start.
 func StartCluster(t testing.TB, nodes int, arguments ...string) *Cluster {
@@ -50,7 +49,7 @@ func StartCluster(t testing.TB, nodes int, arguments ...string) *Cluster {
 	for i, s := range c.Nodes {
 		s.WaitReady()
 		c.ids = append(c.ids, s.Do("CLUSTER", "MYID"))
-		s.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // or they argue about it
+		s.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)) // so that the nodes need not agree on one
 		c.give(i, i*slots/nodes, (i+1)*slots/nodes-1)
 		if i > 0 {
 			_, port, _ := net.SplitHostPort(s.Addr())
@@ -92,8 +91,7 @@ func (c *Cluster) give(node, first, last int) {
 	}
 }
 
-// WaitReady returns when every node takes commands and knows the owners of all
-// slots.
+// WaitReady returns when every node accepts commands and knows the owners of all slots.
 func (c *Cluster) WaitReady() {
 	c.t.Helper()
 	for _, s := range c.Nodes {
@@ -144,9 +142,8 @@ func (c *Cluster) Other(s *Server) *Server {
 	return nil
 }
 
-// Move makes node to the owner of key and of all others in its slot, while the
-// cluster runs, as redis-cli --cluster reshard does. The during functions are
-// called while the slot is under way: half of its keys are where they were.
+// Move makes node to the owner of the slot of key while the cluster runs, like redis-cli --cluster
+// reshard. It calls the during functions when half of the keys of the slot have moved.
 func (c *Cluster) Move(key string, to *Server, during ...func()) {
 	c.t.Helper()
 	slot, from := Slot(key), c.Owner(key)
@@ -165,7 +162,7 @@ func (c *Cluster) Move(key string, to *Server, during ...func()) {
 	for c.migrate(from, to, number, 10) {
 	}
 	c.owner[slot] = target
-	// The new owner first: so there is no moment without one.
+	// Inform the new owner first, so that the slot always has an owner.
 	to.Do("CLUSTER", "SETSLOT", number, "NODE", c.ids[target])
 	for _, s := range c.Nodes {
 		if !s.frozen && s.Running() {
@@ -174,7 +171,7 @@ func (c *Cluster) Move(key string, to *Server, during ...func()) {
 	}
 }
 
-// migrate moves up to n keys of the slot, and says whether there were any.
+// migrate moves up to n keys of the slot, and reports whether there were any.
 func (c *Cluster) migrate(from, to *Server, slot string, n int) bool {
 	c.t.Helper()
 	keys := from.Do("CLUSTER", "GETKEYSINSLOT", slot, strconv.Itoa(n))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// conn speaks as much of the Redis protocol (RESP2) as a test needs.
+// conn implements the part of the Redis protocol (RESP2) that tests need.
 type conn struct {
 	net.Conn
 	in *bufio.Reader
@@ -28,7 +28,7 @@ func (c *conn) do(command ...string) (string, error) {
 	return c.reply()
 }
 
-// reply reads one reply; the elements of an array become lines.
+// reply reads one reply. It returns the elements of an array as lines.
 func (c *conn) reply() (string, error) {
 	line, err := c.in.ReadString('\n')
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package redistest starts real Redis servers for tests, from the redis-server
-// in PATH, and does to them what may happen to servers.
+// Package redistest starts real Redis servers for tests, from the redis-server in PATH, and
+// simulates faults such as crashes and hanging servers.
 package redistest
 
 import (
@@ -23,11 +23,11 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to do as it is told.
+// patience is the time limit for what tests wait for.
 const patience = 15 * time.Second
 
-// Server is a Redis server of one test. Its methods fail the test on any error.
-// They are for one goroutine at a time.
+// Server is a Redis server of one test. Its methods fail the test on any error, and are not safe
+// for concurrent use.
 type Server struct {
 	t        testing.TB
 	program  []string // what to run
@@ -41,14 +41,13 @@ type Server struct {
 	frozen   bool
 	ended    bool // by Stop or Kill
 
-	environment []string      // what the process gets besides ours
+	environment []string      // added to the environment of the process
 	clock       string        // the file that sets its clock
 	stepped     time.Duration // what that says
 }
 
-// Start starts a server on a random port of 127.0.0.1, with a password, no
-// persistence, and the further arguments given, for instance "--maxmemory",
-// "2mb". It ends with the test.
+// Start starts a server on a random port of 127.0.0.1, with a password, without persistence, and
+// with the given arguments, for instance "--maxmemory", "2mb". It ends with the test.
 //
 // Without redis-server in PATH the test is skipped, or fails if
 // SNOWGATE_TEST_REQUIRE=1.
@@ -57,8 +56,7 @@ func Start(t testing.TB, arguments ...string) *Server {
 	return start(t, rand.Text(), arguments...)
 }
 
-// StartReplica starts a server that follows primary, under the same password,
-// and waits until it has caught up.
+// StartReplica starts a replica of primary with the same password, and waits until it is in sync.
 func StartReplica(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	s := start(t, primary.password, "--replicaof", "127.0.0.1 "+primary.port)
@@ -87,7 +85,7 @@ func configure(t testing.TB, password string, arguments ...string) *Server {
 		"--unixsocket", s.socket(), "--daemonize", "no", "--repl-diskless-sync-delay", "0",
 	}, arguments...)
 	if slices.Contains(arguments, "--cluster-enabled") {
-		s.bus = freePort(t) // or it would be 10000 above the other, free or not
+		s.bus = freePort(t) // the default, port + 10000, may be in use
 		s.program = append(s.program, "--cluster-port", s.bus)
 	}
 	return s
@@ -133,16 +131,14 @@ func lookUp(t testing.TB, name, hint string) string {
 	return ""
 }
 
-// Ports that servers get. They are below those that Linux gives to outgoing
-// connections, so that no connection takes the port of a server that is about to
-// start again.
+// The range of ports of servers. It is below the ports that Linux gives to outgoing connections, so
+// that no connection takes the port of a server that restarts.
 const firstPort, lastPort = 12_000, 32_000
 
-// given has the ports that tests of this process have got already.
+// given holds the ports that tests of this process have used.
 var given sync.Map
 
-// freePort returns a port that was free a moment ago, and that no other test of
-// this process gets.
+// freePort returns a free port that no other test of this process gets.
 func freePort(t testing.TB) string {
 	t.Helper()
 	for range lastPort - firstPort {
@@ -177,8 +173,8 @@ func (s *Server) URL() string {
 	return (&url.URL{Scheme: "redis", User: url.UserPassword("", s.password), Host: s.Addr()}).String()
 }
 
-// SocketURL returns unix://:password@/path. The socket is there only if the
-// path of the test's directory is not too long for one.
+// SocketURL returns unix://:password@/path. There is no socket if the path of the directory of the
+// test is too long for one.
 func (s *Server) SocketURL() string {
 	return (&url.URL{Scheme: "unix", User: url.UserPassword("", s.password), Path: s.socket()}).String()
 }
@@ -194,8 +190,7 @@ func (s *Server) launch() {
 	s.WaitReady()
 }
 
-// LaunchOnly starts the process and returns at once, to be used after Stop or
-// Kill.
+// LaunchOnly starts the process after Stop or Kill, and does not wait until the server replies.
 func (s *Server) LaunchOnly() {
 	s.t.Helper()
 	s.output, s.ended = new(bytes.Buffer), false
@@ -209,15 +204,15 @@ func (s *Server) LaunchOnly() {
 	release := s.leash(process.Process.Pid)
 	s.t.Cleanup(func() {
 		release()
-		_ = process.Process.Kill() // most often it is gone already
+		_ = process.Process.Kill() // it has usually ended already
 		_ = process.Wait()
 		_ = os.Remove(s.socket())
 	})
 }
 
-// leash starts a helper that ends the server should the test's process end
-// without its clean-up, by a panic or a timeout: then the helper's input closes.
-// release ends the helper alone.
+// leash starts a helper process that ends the server if the process of the test ends without its
+// clean-up, by a panic or a timeout. The helper notices this when its standard input is closed.
+// release ends only the helper.
 func (s *Server) leash(pid int) (release func()) {
 	s.t.Helper()
 	helper := exec.Command("sh", "-c", `read _; kill -9 "$0"`, strconv.Itoa(pid))
@@ -260,10 +255,10 @@ func (s *Server) Eventually(what string, done func() bool) {
 	}
 }
 
-// Stop ends the process in good order.
+// Stop ends the process with SIGTERM.
 func (s *Server) Stop() { s.end(syscall.SIGTERM) }
 
-// Kill ends the process at once.
+// Kill ends the process with SIGKILL.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
 func (s *Server) end(signal syscall.Signal) {
@@ -274,20 +269,20 @@ func (s *Server) end(signal syscall.Signal) {
 	s.ended = true
 }
 
-// Running says whether the server was started, and not stopped or killed since.
+// Running reports whether the server was started, and not stopped or killed since.
 func (s *Server) Running() bool { return s.process != nil && !s.ended }
 
 // Restart starts the process again, after Stop or Kill, on the same address and
 // without any data unless persistence was asked for, and waits until it answers.
 func (s *Server) Restart() { s.t.Helper(); s.launch() }
 
-// AddArguments adds to what redis-server is started with next time.
+// AddArguments adds arguments for the next start of redis-server.
 func (s *Server) AddArguments(arguments ...string) { s.program = append(s.program, arguments...) }
 
-// Freeze stops the process in its tracks: connections stay open, nobody answers.
+// Freeze suspends the process: connections stay open, but get no replies.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP); s.frozen = true }
 
-// Resume lets a frozen process go on.
+// Resume continues a suspended process.
 func (s *Server) Resume() {
 	if s.frozen {
 		s.signal(syscall.SIGCONT)
@@ -305,8 +300,8 @@ func (s *Server) signal(signal syscall.Signal) {
 // FlushAll removes all keys.
 func (s *Server) FlushAll() { s.t.Helper(); s.Do("FLUSHALL") }
 
-// Do sends a command on a connection of its own and returns the response, arrays
-// and all, as lines. An error of Redis fails the test.
+// Do sends a command on a connection of its own and returns the reply, with the elements of arrays
+// as lines. An error reply fails the test.
 func (s *Server) Do(command ...string) string {
 	s.t.Helper()
 	answer, err := s.TryDo(command...)
@@ -335,5 +330,5 @@ func (s *Server) TryDo(command ...string) (string, error) {
 	return c.do(command...)
 }
 
-// errServer is what Redis itself said.
+// errServer wraps an error reply of Redis.
 var errServer = errors.New("the server says")
