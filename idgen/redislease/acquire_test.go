@@ -28,7 +28,7 @@ func TestAnyGivesNumbersInOrderAndThenTheLongestFree(t *testing.T) {
 			}
 			leases = append(leases, l)
 		}
-		for _, n := range []int{2, 0, 3} { // in this order they become free
+		for _, n := range []int{2, 0, 3} { // the order in which they become free
 			if err := leases[n].Release(t.Context(), now(sc)); err != nil {
 				t.Fatal(err)
 			}
@@ -170,8 +170,8 @@ func TestRestartOnTheSameAddress(t *testing.T) {
 	})
 }
 
-// Two living gateways that give the same address do not take the number from
-// each other for ever: the one that came first moves on.
+// Two running gateways with the same address do not take the number from each other for ever: the
+// earlier one moves to another number.
 func TestOneAddressTwice(t *testing.T) {
 	s := miniStore(t)
 	sc, o := scheme(t, layoutA), quick("172.17.0.2:8080")
@@ -256,7 +256,7 @@ func TestFullBacksOffTenTimesAndNamesTheCause(t *testing.T) {
 	})
 }
 
-// rawReply returns what acquire.lua says to a newcomer.
+// rawReply returns the reply of acquire.lua to a new gateway.
 func rawReply(t *testing.T, s store, o Options, sc idgen.Scheme) []any {
 	t.Helper()
 	o.Address = "newcomer"
@@ -320,7 +320,7 @@ func TestOtherSchemeIsRefused(t *testing.T) {
 				t.Errorf("error = %#v, want a SchemeError with both fingerprints", err)
 			}
 		}
-		extend(t, l, sc) // the holder is none the wiser
+		extend(t, l, sc) // the holder does not notice
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"snowgate/idgen"
 )
 
-// afterOctets is the first number that is nobody's last octet.
+// afterOctets is the first number that cannot be the last octet of an address.
 const afterOctets = 256
 
 // Choice says which worker numbers a [Source] may take. The zero Choice is that
@@ -16,18 +16,17 @@ type Choice struct {
 	claim func(idgen.Layout) (claim, error)
 }
 
-// claim is a choice in the terms of acquire.lua: numbers are indexes from 0 to
-// Workers()-1, in which the datacenter is the upper part.
+// claim is a Choice in the form that acquire.lua takes: numbers are indexes from 0 to Workers()-1,
+// whose upper bits are the datacenter.
 type claim struct {
 	wanted      int64 // -1: none
 	first, last int64 // last < first: no others
 	registry    bool
 }
 
-// Any takes any free number of the layout, 0…1023 with ten bits, over all
-// datacenters where the layout has that field (WORKER_ID=lease, system B).
-// Numbers never used come first, in order; then the one that has been free for
-// longest.
+// Any takes any free number of the layout, 0…1023 with ten bits, in all datacenters if the layout
+// has that field (WORKER_ID=lease, system B). It takes numbers that were never used first, in
+// order, and then the number that has been free for the longest time.
 func Any() Choice {
 	return Choice{func(l idgen.Layout) (claim, error) {
 		return claim{wanted: -1, first: 0, last: l.Workers() - 1}, nil
@@ -43,16 +42,16 @@ func AnyIn(datacenter int64) Choice {
 	}}
 }
 
-// Only takes this number or fails with an error wrapping [ErrTaken], naming
-// the holder (WORKER_ID=number).
+// Only takes this number, or fails with an error that wraps [ErrTaken] and names the holder
+// (WORKER_ID=number).
 func Only(w idgen.Worker) Choice {
 	return Choice{func(l idgen.Layout) (claim, error) {
 		return claim{wanted: l.WorkerIndex(w), first: 0, last: -1}, l.CheckWorker(w)
 	}}
 }
 
-// OnlyOctet is Only with the last octet of an IPv4 address (WORKER_ID=ipv4). An
-// octet wider than the worker field is an error.
+// OnlyOctet is Only for the last octet of an IPv4 address (WORKER_ID=ipv4). An octet that does not
+// fit the worker field is an error.
 func OnlyOctet(datacenter int64, addr netip.Addr) Choice {
 	return Choice{func(l idgen.Layout) (claim, error) {
 		w, err := octet(l, datacenter, addr)
@@ -60,10 +59,10 @@ func OnlyOctet(datacenter int64, addr netip.Addr) Choice {
 	}}
 }
 
-// PreferOctet takes the last octet of an IPv4 address, or, where that is leased
-// by a gateway at another address, the next free number from 256 up, which can
-// be nobody's octet (WORKER_ID=auto). Such a conflict is reported as
-// [EventConflict]. A layout with fewer than nine worker bits has no such number.
+// PreferOctet takes the last octet of an IPv4 address. If a gateway at another address has leased
+// it, PreferOctet takes the next free number from 256 up, which cannot be an octet
+// (WORKER_ID=auto), and reports [EventConflict]. A layout with fewer than nine worker bits has no
+// such number.
 func PreferOctet(datacenter int64, addr netip.Addr) Choice {
 	return Choice{func(l idgen.Layout) (claim, error) {
 		w, err := octet(l, datacenter, addr)
@@ -76,10 +75,9 @@ func PreferOctet(datacenter int64, addr netip.Addr) Choice {
 	}}
 }
 
-// Registered takes the number that this address keeps for ever, counting up
-// from 1 when the address is new (WORKER_ID=registry, system E). When the last
-// number of the layout is given out, new addresses get those that [Free] has
-// freed, or fail with [ErrExhausted].
+// Registered takes the number that this address keeps for ever (WORKER_ID=registry, system E). A
+// new address gets the next number, counting up from 1. After the last number of the layout, new
+// addresses get numbers that [Free] has freed, or the error is [ErrExhausted].
 func Registered() Choice {
 	return Choice{func(l idgen.Layout) (claim, error) {
 		return claim{wanted: -1, first: 1, last: l.Workers() - 1, registry: true}, nil

@@ -16,31 +16,30 @@ import (
 )
 
 const (
-	limit     = 250 * time.Millisecond // farther from Redis TIME, issuing is refused
+	limit     = 250 * time.Millisecond // if the clock differs from Redis TIME by more, Now fails
 	interval  = time.Second            // between readings
-	recheck   = 100 * time.Millisecond // between readings while a step back is in doubt
-	confirm   = 5                      // consistent readings before a step is believed
+	recheck   = 100 * time.Millisecond // between readings while a step back is pending
+	confirm   = 5                      // consistent readings before a step
 	handover  = 5 * time.Millisecond   // until a new segment is in force, so that all readers see it
-	staleness = 10 * time.Minute       // without a reading, issuing is refused: hosts drift by up to 100 ms
+	staleness = 10 * time.Minute       // after this time without a reading, Now fails: in this time, clocks of hosts drift by up to 100 ms
 )
 
-// Clock follows the clock of the Redis node that keeps the registry. It is an
-// [idgen.Referenced] clock: between readings it runs on the monotonic clock of
-// the host, whose wall clock takes no part.
+// Clock follows the clock of the Redis node that keeps the registry. It is an [idgen.Referenced]
+// clock. Between readings it runs on the monotonic clock of the host. It does not use the wall
+// clock of the host.
 //
-// A difference to Redis is slewed, at an eighth of the speed of time, and is no step.
-// A difference of more than 250 ms is, once five readings in a row agree on it:
+// A Clock corrects a difference to Redis of up to 250 ms by slewing, at an eighth of the speed of
+// time. A larger difference causes a step, once five readings in a row agree on it:
 //
-//   - Where Redis is ahead, Now fails with an [*OffsetError] until the reading after
-//     that, a tenth of a second later, and Time goes on; then both have stepped forward.
-//   - Where Redis is behind, both stand still until then, about half a second, because
-//     readings come faster. Then Now steps back, so that the policy of the generator
-//     decides; Time goes on standing still until Redis has caught up, so that what has
-//     expired stays so.
+//   - If Redis is ahead, Now fails with an [*OffsetError] until the reading after these five, a tenth
+//     of a second later, while Time continues. Then both have stepped forward.
+//   - If Redis is behind, both stand still until the five readings agree, about half a second, because
+//     readings come faster. Then Now steps back, and the policy of the generator decides. Time stands still until
+//     Redis has caught up, so that what has expired stays expired.
 //
-// A Clock is made by NewClock, is safe for concurrent use, and needs Run. Until
-// the first reading Now fails with an error that wraps [idgen.ErrClock], and Time
-// is the host's.
+// Use NewClock to make a Clock, and Run to keep it current. It is safe for concurrent use. Until
+// the first reading, Now fails with an error that wraps [idgen.ErrClock], and Time returns the time
+// of the host.
 type Clock struct {
 	scripts *redisscript.Runner
 	timeout time.Duration
@@ -49,11 +48,11 @@ type Clock struct {
 	expiry  track                // of Time: never goes back
 	state   atomic.Pointer[clockState]
 
-	mu     sync.Mutex // one reading at a time; guards what follows, and the suspects
+	mu     sync.Mutex // held during a reading; guards the fields below, and track.suspect
 	latest ClockState
 }
 
-// clockState is what the last reading said, or why Now fails.
+// clockState is the result of the last reading, or why Now fails.
 type clockState struct {
 	at  time.Duration // on the monotonic clock
 	err error
@@ -71,8 +70,8 @@ type ClockState struct {
 
 var errUnsynced = fmt.Errorf("redislease: %w: Redis TIME has not been read yet", idgen.ErrClock)
 
-// NewClock returns a clock on the Redis node that keeps the keys of prefix (""
-// is "sg"). It does not contact Redis.
+// NewClock returns a clock that follows the Redis node with the keys of prefix; "" stands for "sg".
+// It does not contact Redis.
 func NewClock(rdb redis.Scripter, prefix string) *Clock {
 	if prefix == "" {
 		prefix = "sg"
@@ -102,15 +101,15 @@ func (c *Clock) Now() (unixMilli int64, err error) {
 	return int64(c.ids.line.Load().at(m) / time.Millisecond), nil
 }
 
-// Time returns the time to judge expiry by: that of Now, but for steps back. It never
-// goes back and never fails: where Now would, it is the best that is known.
+// Time returns the time for decisions about expiry: that of Now without steps back. It never goes
+// back and never fails. When Now fails, Time returns the best known time.
 func (c *Clock) Time() time.Time {
 	m := c.mono() // before the segment is loaded: see handover
 	return time.Unix(0, int64(c.expiry.line.Load().at(m)))
 }
 
-// Offset implements [idgen.Referenced]: by how much the clock was ahead of Redis
-// at the last reading.
+// Offset implements [idgen.Referenced]. It returns how far the clock was ahead of Redis at the last
+// reading.
 func (c *Clock) Offset() time.Duration { return c.State().Offset }
 
 // State returns the current state. It does no I/O.
@@ -120,13 +119,13 @@ func (c *Clock) State() ClockState {
 	return c.latest
 }
 
-// Run reads Redis TIME at once and then every second, or faster while a step back is
-// in doubt or a step forward is being made, until ctx ends. Failures are counted in State; the clock runs on without.
+// Run reads Redis TIME at once and then every second until ctx ends, or more often while a step is
+// pending. It counts failures in State; the clock continues without the reading.
 func (c *Clock) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for next := time.Now(); ctx.Err() == nil; {
-		_ = c.Sync(ctx) // State has it
+		_ = c.Sync(ctx) // State returns the error
 		if next = next.Add(c.pause()); time.Until(next) < 0 {
 			next = time.Now()
 		}
@@ -138,7 +137,7 @@ func (c *Clock) Run(ctx context.Context) {
 	}
 }
 
-// Sync reads Redis TIME once, in one round trip, and corrects the clock by it.
+// Sync reads Redis TIME once, in one round trip, and corrects the clock.
 func (c *Clock) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -180,7 +179,7 @@ func (c *Clock) read(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds)*time.Second + time.Duration(micros)*time.Microsecond, nil
 }
 
-// adjust follows one reading. Callers hold mu.
+// adjust corrects the clock by one reading. The caller holds mu.
 func (c *Clock) adjust(value, sent, received time.Duration) {
 	r := reading{value: value, middle: sent + (received-sent)/2, trip: received - sent, start: c.mono() + handover}
 	v := &clockState{at: r.middle}
@@ -193,15 +192,15 @@ func (c *Clock) adjust(value, sent, received time.Duration) {
 	c.latest.Offset = c.ids.ahead(r)
 	expiry := c.expiry.follow(r, false)
 	switch ids := c.ids.follow(r, true); {
-	case ids == beyond && expiry == within: // it has returned from a step back
+	case ids == beyond && expiry == within: // Redis has returned from a step back
 		c.ids.line.Store(c.expiry.line.Load())
 		c.ids.trusted, c.ids.suspect = r.off(), c.ids.suspect[:0]
-	case ids == beyond, ids == leaping: // until the step is made there are no stamps of before it
+	case ids == beyond, ids == leaping: // Now fails until the step, so that no id has a time before it
 		v.err = fmt.Errorf("redislease: %w", &OffsetError{Offset: c.latest.Offset, Limit: limit})
 	}
 }
 
-// pause returns how long to wait for the next reading.
+// pause returns the time until the next reading.
 func (c *Clock) pause() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 var _ idgen.Referenced = (*Clock)(nil)
 
-// reference is a Redis whose clock is off from the host's by any amount.
+// reference is a Redis whose clock may differ from that of the host by any amount.
 type reference struct {
 	off  atomic.Int64     // nanoseconds
 	trip [2]time.Duration // there and back
@@ -40,7 +40,7 @@ func (r *reference) answer(_ context.Context, cmd redis.Cmder) error {
 	return nil
 }
 
-// onClock runs a test in virtual time, with a clock that runs on a reference.
+// onClock runs a test in virtual time, with a clock that follows a reference.
 func onClock(t *testing.T, test func(t *testing.T, c *Clock, r *reference)) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -62,8 +62,8 @@ func onClock(t *testing.T, test func(t *testing.T, c *Clock, r *reference)) {
 	})
 }
 
-// watch lets time pass and checks on every millisecond that the clock does not
-// go back. It returns for how long Now failed and what it said last.
+// watch advances the time by d and checks every millisecond that the clock does not go back. It
+// returns how long Now failed, and its last error.
 func watch(t *testing.T, c *Clock, d time.Duration) (failed time.Duration, last error) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -82,7 +82,7 @@ func watch(t *testing.T, c *Clock, d time.Duration) (failed time.Duration, last 
 	return failed, last
 }
 
-// pass is watch where only the time matters.
+// pass is watch without the results.
 func pass(t *testing.T, c *Clock, d time.Duration) {
 	t.Helper()
 	_, _ = watch(t, c, d)
@@ -122,7 +122,7 @@ func TestSmallStepsOfTheReferenceAreSlewed(t *testing.T) {
 	}
 }
 
-// wantNow checks by how much Now is ahead of the reference.
+// wantNow checks how far Now is ahead of the reference.
 func wantNow(t *testing.T, c *Clock, r *reference, want time.Duration) {
 	t.Helper()
 	n, err := c.Now()
@@ -131,8 +131,8 @@ func wantNow(t *testing.T, c *Clock, r *reference, want time.Duration) {
 	}
 }
 
-// A step back is shown by Now, which does not fail meanwhile, and not by Time, which
-// waits for the reference.
+// A step back shows in Now, which does not fail meanwhile, but not in Time, which waits for the
+// reference.
 func TestStepBackIsShownWhenItStays(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, 3 * time.Second, time.Hour} {
 		onClock(t, func(t *testing.T, c *Clock, r *reference) {
@@ -160,8 +160,8 @@ func TestStepBackIsShownWhenItStays(t *testing.T) {
 	}
 }
 
-// One reading that is wrong, and four, leave no trace: the clock stands still for
-// less than half a second.
+// One wrong reading, or four, have no lasting effect: the clock stands still for less than half a
+// second.
 func TestStepBackThatIsTakenBackIsNotShown(t *testing.T) {
 	for _, wrong := range []int{1, 4} {
 		onClock(t, func(t *testing.T, c *Clock, r *reference) {

@@ -13,7 +13,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// gang is some generators on one registry that issue all the time.
+// gang is a group of generators on one registry that issue ids all the time.
 type gang struct {
 	sources    []*Source
 	generators []*idgen.Generator
@@ -39,7 +39,7 @@ func startGang(t *testing.T, rdb redis.Scripter, o Options, addresses ...string)
 	return g
 }
 
-// issue issues an id every half a millisecond or so.
+// issue issues an id about every half a millisecond.
 func (g *gang) issue(i int, generator *idgen.Generator) {
 	tick := time.NewTicker(500 * time.Microsecond)
 	defer tick.Stop()
@@ -60,7 +60,7 @@ func (g *gang) issue(i int, generator *idgen.Generator) {
 	}
 }
 
-// issued returns how many ids the generator that issued the fewest has issued.
+// issued returns the smallest number of ids that a generator has issued.
 func (g *gang) issued() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,12 +77,12 @@ func (g *gang) refusals() []error {
 	return slices.Clone(g.refused)
 }
 
-// reclaimed says whether every generator has returned to its number so often.
+// reclaimed reports whether every generator has reclaimed its number that many times.
 func (g *gang) reclaimed(times int64) bool {
 	return !slices.ContainsFunc(g.sources, func(s *Source) bool { return s.State().Reclaims < times })
 }
 
-// end stops the issuing and checks what was issued, and that no number was lost.
+// end stops the generators, and checks their ids and that no number was lost.
 func (g *gang) end(t *testing.T) {
 	t.Helper()
 	close(g.stop)
@@ -147,8 +147,8 @@ func TestClusterMovesTheRegistry(t *testing.T) {
 		g.end(t)
 	})
 
-	// Redis refuses scripts over keys that are partly here and partly there, so
-	// a slot that is left on its way stops issuing, and only issuing.
+	// Redis refuses scripts whose keys are partly on another node. So a slot whose move was not
+	// completed stops the issuing of ids, but nothing else.
 	t.Run("stuck", func(t *testing.T) {
 		const prefix = "stuck"
 		settleOn(t, rdb, sc, prefix)

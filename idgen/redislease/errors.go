@@ -8,25 +8,24 @@ import (
 	"snowgate/idgen"
 )
 
-// Reasons why there is no worker number. Each is returned together with
-// [idgen.ErrNoWorker].
+// Reasons for a missing worker number. Each is returned together with [idgen.ErrNoWorker].
 var (
-	// ErrAllTaken: every number that may be chosen is leased.
+	// ErrAllTaken: all numbers that the [Choice] permits are leased.
 	ErrAllTaken = errors.New("all worker numbers are taken")
 
-	// ErrTaken: the only number that may be chosen is leased by somebody else.
+	// ErrTaken: another gateway has leased the only number that the [Choice] permits.
 	ErrTaken = errors.New("the worker number is taken")
 
 	// ErrExhausted: the registry has given out its last number, and none was freed (see [Free]).
 	ErrExhausted = errors.New("the registry of worker numbers is used up")
 
-	// ErrQuarantine: the registry is new or may have forgotten something, and
-	// the wait that follows was cut short.
+	// ErrQuarantine: the registry is new or may have lost data, and ctx ended before the quarantine
+	// did.
 	ErrQuarantine = errors.New("the registry of worker numbers is in quarantine")
 )
 
-// SchemeError says that the registry was begun with another layout or epoch.
-// It wraps [idgen.ErrSchemeMismatch]. Starting in spite of it would repeat ids.
+// SchemeError is the error if the registry was created with another layout or epoch. It wraps
+// [idgen.ErrSchemeMismatch]. To start all the same would repeat ids.
 type SchemeError struct {
 	Ours, Recorded string // fingerprints
 	Key            string // where it is recorded
@@ -39,7 +38,7 @@ func (e *SchemeError) Error() string {
 // Unwrap returns [idgen.ErrSchemeMismatch].
 func (e *SchemeError) Unwrap() error { return idgen.ErrSchemeMismatch }
 
-// TakenError says who holds the only number that may be chosen. It wraps
+// TakenError names the holder of the only number that the [Choice] permits. It wraps
 // [idgen.ErrNoWorker] and [ErrTaken].
 type TakenError struct {
 	Worker int64
@@ -56,7 +55,7 @@ func (e *TakenError) Error() string {
 // Unwrap returns [idgen.ErrNoWorker] and [ErrTaken].
 func (e *TakenError) Unwrap() []error { return []error{idgen.ErrNoWorker, ErrTaken} }
 
-// OffsetError says that a clock is too far from Redis TIME to stamp ids. It
+// OffsetError is the error of a clock that differs too much from Redis TIME for issuing ids. It
 // wraps [idgen.ErrClock].
 type OffsetError struct {
 	Offset time.Duration // of the clock, ahead of Redis
@@ -70,12 +69,12 @@ func (e *OffsetError) Error() string {
 // Unwrap returns [idgen.ErrClock].
 func (e *OffsetError) Unwrap() error { return idgen.ErrClock }
 
-// noWorker wraps one of the reasons.
+// noWorker returns an error that wraps [idgen.ErrNoWorker] and reason.
 func noWorker(reason error, format string, args ...any) error {
 	return fmt.Errorf("redislease: %w: %w"+format, append([]any{idgen.ErrNoWorker, reason}, args...)...)
 }
 
-// lost says who has the number now.
+// lost returns the error for a number that another gateway holds now.
 func lost(r reply) error {
 	return fmt.Errorf("redislease: worker %d: %w: it is held by %s", r.number, idgen.ErrLeaseLost, r.text)
 }

@@ -13,12 +13,12 @@ import (
 	"snowgate/internal/redisscript"
 )
 
-// FreeOptions say which numbers [Free] frees.
+// FreeOptions configures [Free].
 type FreeOptions struct {
 	Prefix string        // as in [Options]
-	Worker int64         // the number, as an index over all datacenters; -1: every one that is not used
+	Worker int64         // the number, as an index over all datacenters; -1: all unused numbers
 	Unused time.Duration // how long ago its lease must have ended
-	DryRun bool          // only tell
+	DryRun bool          // only return what would be freed
 }
 
 // Kept is a number that an address keeps for ever.
@@ -27,11 +27,11 @@ type Kept struct {
 	Address string
 }
 
-// Free takes numbers of a registry (see [Registered]) from the addresses that keep them, and
-// returns what it took, by number. Other addresses get them once all others are given out. It
-// leaves a number alone while its lease lasts or its recorded ceiling is still to come; that of one
-// number is an error wrapping [ErrTaken]. Uniqueness does not rest on the right choice: the
-// number's next holder starts above its ceiling.
+// Free removes the assignment of numbers to addresses in a registry (see [Registered]), and returns
+// the removed assignments in the order of the numbers. Other addresses get these numbers once all
+// others are assigned. Free skips a number while its lease or its recorded ceiling is in the
+// future; if o names such a number, the error wraps [ErrTaken]. A wrong choice cannot cause
+// duplicate ids, because the next holder of a number starts above its ceiling.
 func Free(ctx context.Context, rdb redis.Scripter, scheme idgen.Scheme, o FreeOptions) ([]Kept, error) {
 	if o.Worker < -1 || o.Worker >= scheme.Layout().Workers() || o.Unused < 0 {
 		return nil, fmt.Errorf("redislease: free worker number %d, unused for %v: %w", o.Worker, o.Unused, idgen.ErrFieldRange)
@@ -63,7 +63,7 @@ func Free(ctx context.Context, rdb redis.Scripter, scheme idgen.Scheme, o FreeOp
 	return freed, nil
 }
 
-// notFreed says why nothing is freed, and what to do.
+// notFreed returns the error that says why nothing was freed, and what to do.
 func notFreed(status string, wait time.Duration, text string, scheme idgen.Scheme, o FreeOptions, keys []string) error {
 	switch status {
 	case "held":

@@ -14,7 +14,7 @@ import (
 	"snowgate/idgen"
 )
 
-// registryScene is a registry of three numbers, 1 to 3, kept by 10.0.0.1 to 10.0.0.3.
+// registryScene is a registry with the numbers 1 to 3, which 10.0.0.1 to 10.0.0.3 keep.
 type registryScene struct {
 	store
 	t      *testing.T
@@ -22,7 +22,7 @@ type registryScene struct {
 	leases map[string]idgen.Lease
 }
 
-// fullRegistry returns a scene in which the numbers of those addresses are held.
+// fullRegistry returns a scene in which those addresses hold their numbers.
 func fullRegistry(t *testing.T, s store) *registryScene {
 	t.Helper()
 	r := &registryScene{s, t, scheme(t, layoutTiny), make(map[string]idgen.Lease)}
@@ -42,8 +42,7 @@ func (r *registryScene) take(address string) (idgen.Lease, error) {
 	return source(r.t, r.rdb, Registered(), quick(address)).Acquire(r.t.Context(), r.scheme, now(r.scheme))
 }
 
-// end ends the lease of a holder that is not heard of any more, as a crash and
-// the time that follows do, and waits until its ceiling has passed.
+// end ends the lease of a holder, as after a crash, and waits until its ceiling has passed.
 func (r *registryScene) end(address string) {
 	r.t.Helper()
 	l := r.leases[address]
@@ -100,7 +99,7 @@ func TestFreeingNumbersOfARegistry(t *testing.T) {
 		if past := r.leases["10.0.0.2"].Ceiling(); l.Floor() <= past {
 			t.Errorf("the freed number starts at %d, its ceiling was %d", l.Floor(), past)
 		}
-		// Its former holder wakes up: it has lost the number, and gets no other one.
+		// The former holder continues: it has lost the number, and gets no other one.
 		_, err = r.leases["10.0.0.2"].Extend(t.Context(), now(r.scheme))
 		wantErr(t, err, idgen.ErrLeaseLost)
 		_, err = r.take("10.0.0.2")
@@ -126,7 +125,7 @@ func TestFreeingOneNumber(t *testing.T) {
 				t.Errorf("worker %d is freed", worker)
 			}
 		}
-		// The address that had it comes back first, and floor and number are as before.
+		// The former address comes back first, and floor and number are as before.
 		l, err := r.take("10.0.0.3")
 		if err != nil || l.Worker().Number != 3 || l.Floor() <= r.leases["10.0.0.3"].Floor() {
 			t.Fatalf("the next address gets %v, %v, want number 3 above its floor", l, err)
@@ -134,8 +133,8 @@ func TestFreeingOneNumber(t *testing.T) {
 	})
 }
 
-// Nothing is freed where nobody knows who lives: in the quarantine, in another
-// scheme's registry, and where there is no registry.
+// Nothing is freed while it is not known which gateways are running: in the quarantine, in the
+// registry of another scheme, and without a registry.
 func TestFreeingIsRefused(t *testing.T) {
 	s := miniStore(t)
 	sc := scheme(t, layoutTiny)
@@ -158,8 +157,8 @@ func TestFreeingIsRefused(t *testing.T) {
 	wantErr(t, err, ErrQuarantine)
 }
 
-// Redis goes back to before a number was freed, so that two addresses keep it: the one that
-// holds it goes on, the other gets another number.
+// Redis returns to a state before a number was freed, so two addresses keep it. The address that
+// holds it continues, and the other one gets another number.
 func TestRegistryTellsTwoKeepersApart(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
 		r := fullRegistry(t, s)
@@ -179,7 +178,8 @@ func TestRegistryTellsTwoKeepersApart(t *testing.T) {
 	})
 }
 
-// Many addresses and a command that frees all the time: no number has two holders.
+// While a command frees numbers all the time, many addresses acquire them: no number has two
+// holders.
 func TestFreeingBesideAcquiring(t *testing.T) {
 	s := realStore(t)
 	r := fullRegistry(t, s)

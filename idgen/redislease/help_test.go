@@ -38,12 +38,13 @@ const (
 	layoutTiny = "time:41,worker:2,sequence:12" // four numbers
 )
 
-// quick are the times of the tests that wait in earnest.
+// quick returns options for tests that wait in real time.
 func quick(address string) Options {
 	return Options{Address: address, Lead: 300 * time.Millisecond, Skew: 100 * time.Millisecond}
 }
 
-// roomy are for tests in which a holder must extend in time on a busy machine.
+// roomy returns options for tests in which a holder must extend its lease in time on a busy
+// machine.
 func roomy(address string) Options {
 	return Options{Address: address, Lead: time.Second, Skew: 100 * time.Millisecond}
 }
@@ -84,7 +85,7 @@ func connect(t testing.TB, url string) *redis.Client {
 	return rdb
 }
 
-// now is what a generator with a perfect clock would say.
+// now returns the time of a perfect clock.
 func now(sc idgen.Scheme) int64 { return sc.Since(time.Now()) }
 
 func source(t testing.TB, rdb redis.Scripter, c Choice, o Options) *Source {
@@ -96,7 +97,7 @@ func source(t testing.TB, rdb redis.Scripter, c Choice, o Options) *Source {
 	return s
 }
 
-// settle begins a registry and gets its quarantine over with, a short one.
+// settle creates a registry and waits for the end of its short quarantine.
 func settle(t testing.TB, s store, sc idgen.Scheme) {
 	t.Helper()
 	settleOn(t, s.rdb, sc, "sg")
@@ -145,7 +146,7 @@ func wantErr(t testing.TB, err error, want ...error) {
 	}
 }
 
-// eventually polls, for states of other processes.
+// eventually polls until a state of another process is reached.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -161,7 +162,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// events collects what a source tells.
+// events collects the events of a source.
 type events struct {
 	mu  sync.Mutex
 	all []Event
@@ -184,8 +185,7 @@ func (e *events) find(k EventKind) (Event, bool) {
 	return Event{}, false
 }
 
-// wire is a hook that counts round trips and can lose replies that Redis has
-// sent, or answer in its place.
+// wire is a hook that counts round trips, and can lose or replace replies of Redis.
 type wire struct {
 	trips atomic.Int64
 	lose  atomic.Int64 // how many of the next replies get lost

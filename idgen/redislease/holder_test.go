@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// job is what a holder is told.
+// job is the configuration of a holder.
 type job struct {
 	URL, Address, File string
 	Only               int64 // worker number; -1: any
@@ -50,14 +50,14 @@ type job struct {
 	StateFile          string          // where the ceiling is kept, instead of in Redis
 }
 
-// wrong is a wall clock that is so many nanoseconds ahead.
+// wrong is a wall clock that is ahead by that many nanoseconds.
 type wrong struct{ ahead atomic.Int64 }
 
 func (w *wrong) Now() (int64, error) {
 	return time.Now().Add(time.Duration(w.ahead.Load())).UnixMilli(), nil
 }
 
-// step sets the clock at every signal, and says so.
+// step changes the clock at every signal, and prints a line.
 func (w *wrong) step(steps []time.Duration) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)
@@ -125,8 +125,7 @@ func (j job) generator(ctx context.Context) (*idgen.Generator, error) {
 	return idgen.New(ctx, sc, src, idgen.WithClock(clock), idgen.WithHeartbeat(j.Heartbeat), report)
 }
 
-// onRedis returns a source and a clock on Redis, which run until the process
-// ends.
+// onRedis returns a source and a clock on Redis that run until the process ends.
 func (j job) onRedis(ctx context.Context) (*Source, *Clock, error) {
 	o, err := redis.ParseURL(j.URL)
 	if err != nil {
@@ -153,8 +152,8 @@ func (j job) onRedis(ctx context.Context) (*Source, *Clock, error) {
 	return src, clock, nil
 }
 
-// issue issues a batch every two milliseconds. Every id is in the file before
-// the next batch is asked for.
+// issue issues a batch every two milliseconds. It writes every id to the file before it requests
+// the next batch.
 func (j job) issue(ctx context.Context, g *idgen.Generator, file *os.File) error {
 	ids := make([]idgen.ID, j.Batch)
 	var bytes []byte
@@ -237,7 +236,7 @@ func (h *holder) signal(s syscall.Signal) {
 	}
 }
 
-// end sends a signal that ends the process, and waits for that.
+// end sends a signal that ends the process, and waits for its end.
 func (h *holder) end(s syscall.Signal) {
 	h.t.Helper()
 	h.signal(s)

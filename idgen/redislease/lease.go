@@ -7,8 +7,8 @@ import (
 	"snowgate/idgen"
 )
 
-// lease is a worker number held in Redis. Timestamps are Unix milliseconds, as
-// in Redis; idgen counts from the epoch.
+// lease is a leased worker number. Timestamps are Unix milliseconds, as in Redis; idgen counts from
+// the epoch.
 type lease struct {
 	source   *Source
 	scheme   idgen.Scheme
@@ -17,8 +17,8 @@ type lease struct {
 	number  int64
 	floor   int64
 	ceiling int64
-	nonce   string // known to be in Redis, unless next is
-	next    string // sent, but no reply came
+	nonce   string // in Redis, unless Redis has next
+	next    string // was sent, but there was no reply
 }
 
 // Worker implements [idgen.Lease].
@@ -32,9 +32,8 @@ func (l *lease) Ceiling() int64 { return l.sinceEpoch(l.ceiling) }
 
 func (l *lease) sinceEpoch(unix int64) int64 { return unix - l.scheme.Epoch().UnixMilli() }
 
-// Extend implements [idgen.Lease]. One round trip renews the lease as well as
-// the ceiling. A call that failed without our knowing whether Redis has done it
-// may simply be made again.
+// Extend implements [idgen.Lease]. It renews the lease and raises the ceiling in one round trip. If
+// a call fails, it may be repeated, whether or not Redis has executed it.
 func (l *lease) Extend(ctx context.Context, now int64) (int64, error) {
 	ceiling, err := l.extend(ctx, now)
 	if err != nil {
@@ -77,8 +76,7 @@ func (l *lease) renew(ctx context.Context, now int64) (reply, error) {
 		o.Address, o.Owner, latest, flag(l.registry))...)
 }
 
-// rotate returns the nonce that is to follow; the same one until it is known to
-// have been taken.
+// rotate returns the next nonce. It returns the same one until Redis is known to have it.
 func (l *lease) rotate() string {
 	if l.next == "" {
 		l.next = newNonce()
@@ -86,9 +84,8 @@ func (l *lease) rotate() string {
 	return l.next
 }
 
-// Release implements [idgen.Lease]. If somebody else has the number by now, or
-// Redis has forgotten it, nothing is changed and the error wraps
-// [idgen.ErrLeaseLost].
+// Release implements [idgen.Lease]. If another gateway has the number, or Redis has lost the lease,
+// Release changes nothing, and the error wraps [idgen.ErrLeaseLost].
 func (l *lease) Release(ctx context.Context, last int64) error {
 	s := l.source
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)

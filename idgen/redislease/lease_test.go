@@ -115,8 +115,8 @@ func TestReleaseLeavesTheFinalMark(t *testing.T) {
 	})
 }
 
-// Two clones of a gateway, made by restoring a snapshot of a machine: the second to renew its lease
-// fails, because the first has changed the nonce.
+// Two clones of a gateway exist after a snapshot of a machine was restored. The second one that
+// renews its lease fails, because the first one has changed the nonce.
 func TestCloneIsFoundOut(t *testing.T) {
 	s := miniStore(t)
 	sc, o := scheme(t, layoutA), quick("a")
@@ -149,7 +149,7 @@ func TestSuccessorStartsAboveTheCeiling(t *testing.T) {
 	})
 }
 
-// expire ends a lease before its time.
+// expire ends a lease early.
 func expire(t *testing.T, s store, number string) {
 	t.Helper()
 	if err := s.rdb.ZRem(t.Context(), "{sg}:wl", number).Err(); err != nil {
@@ -157,7 +157,7 @@ func expire(t *testing.T, s store, number string) {
 	}
 }
 
-// forgetting are the ways in which Redis can forget.
+// forgetting lists the ways in which Redis can lose data.
 var forgetting = []struct {
 	name   string
 	mini   bool // miniredis can, too
@@ -245,8 +245,8 @@ func TestDeadHoldersDoNotReclaim(t *testing.T) {
 	})
 }
 
-// A Redis that was restarted with its data knows the holder still, even if it was
-// away for so long that no ceiling is to come any more.
+// A Redis that was restarted with its data still knows the holder, even if it was away until the
+// ceiling had passed.
 func TestHolderWhoseRecordSurvivedGoesOn(t *testing.T) {
 	s := realStore(t, "--enable-debug-command", "yes")
 	sc, o := scheme(t, layoutA), quick("a")
@@ -263,8 +263,8 @@ func TestHolderWhoseRecordSurvivedGoesOn(t *testing.T) {
 	wantErr(t, err, ErrTaken)
 }
 
-// One that was restarted with older data may have forgotten that the number was
-// given to somebody else; the nonce tells.
+// A Redis that was restarted with older data may have lost the lease of the next holder. The nonce
+// shows that.
 func TestHolderWhoseRecordWasRolledBackWaits(t *testing.T) {
 	s := realStore(t, "--enable-debug-command", "yes")
 	sc, o := scheme(t, layoutA), quick("a")
@@ -286,8 +286,8 @@ func TestHolderWhoseRecordWasRolledBackWaits(t *testing.T) {
 	wantErr(t, err, idgen.ErrLeaseLost)
 }
 
-// returning prepares a holder of number 0 whose lease, as written, ends at the
-// returned time, and a Redis that has the record still but began a new term.
+// returning prepares a holder of number 0 whose recorded lease ends at the returned time, and a
+// Redis that still has the record but has begun a new term.
 func returning(t *testing.T, o Options) (s store, l *lease, ends time.Time) {
 	t.Helper()
 	s = miniStore(t)
@@ -300,8 +300,8 @@ func returning(t *testing.T, o Options) (s store, l *lease, ends time.Time) {
 	return s, l, start.Add(o.TTL)
 }
 
-// Redis may be another node by now, and the clock of either may be off by the
-// skew: a holder does not return in the last moments of its lease.
+// Redis may be another node now, and either clock may differ by the skew, so a holder does not
+// return shortly before the end of its lease.
 func TestHolderReturnsOnlyBeforeItsLeaseCanHaveEnded(t *testing.T) {
 	o := quick("a")
 	for _, c := range []struct {
@@ -328,8 +328,8 @@ func TestHolderReturnsOnlyBeforeItsLeaseCanHaveEnded(t *testing.T) {
 	}
 }
 
-// After a lost reply the same nonce is sent again, so two states of the record
-// may carry it. If Redis goes back to the earlier one, the ceiling must not.
+// After a lost reply the same nonce is sent again, so two states of the record may have it. If
+// Redis returns to the earlier state, the ceiling must not go back.
 func TestReturningHolderBringsItsCeiling(t *testing.T) {
 	o := quick("a")
 	o.TTL = time.Minute
@@ -353,7 +353,7 @@ func ceilingIn(t *testing.T, s store) (ceiling int64) {
 	return ceiling
 }
 
-// Another holder's record is no reason to return, whatever its lease.
+// A record of another holder never permits a return, whatever its lease.
 func TestHolderDoesNotReturnToAnothersRecord(t *testing.T) {
 	o := quick("a")
 	o.TTL = time.Minute
@@ -364,8 +364,8 @@ func TestHolderDoesNotReturnToAnothersRecord(t *testing.T) {
 	wantErr(t, err, idgen.ErrLeaseLost)
 }
 
-// The case that docs/model found: a gateway is replaced at its address, Redis is
-// wiped, and both re-claim. Only one may have a ceiling that is still to come.
+// The case that docs/model found: a gateway is replaced at its address, Redis loses all data, and
+// both gateways reclaim the number. Only one of them may have a ceiling in the future.
 func TestReplacedHolderCannotReclaimBesideItsSuccessor(t *testing.T) {
 	onForgetting(t, func(t *testing.T, s store, forget func()) {
 		sc, o := scheme(t, layoutA), roomy("a")

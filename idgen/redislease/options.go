@@ -9,51 +9,49 @@ import (
 	"time"
 )
 
-// Options are the settings of a [Source]. The zero value of every field but
-// Address stands for its default.
+// Options configures a [Source]. Every field but Address has a default for its zero value.
 type Options struct {
-	// Address identifies this gateway across restarts: whoever starts at an
-	// address takes over the number that was leased there, without waiting for
-	// the lease to end. So it must be something that two living gateways cannot
-	// share, such as the IP address and port of the listener. (If they do, the
-	// later one wins and the other takes another number; no id is repeated.)
+	// Address identifies this gateway across restarts. A gateway takes over a number that is leased
+	// at its address, without waiting for the end of the lease. So two running gateways must not
+	// have the same address. Use, for instance, the IP address and port of the listener. (If two
+	// gateways do have the same address, the later one gets the number, and the other one takes
+	// another number; no id is repeated.)
 	Address string
 
-	// Owner is shown to people. Default: hostname:pid:start, the start in Unix
-	// seconds.
+	// Owner is shown in messages. Default: hostname:pid:start, the start in Unix seconds.
 	Owner string
 
-	// Prefix is the hash tag that all keys begin with. Default "sg".
+	// Prefix is the hash tag of all keys. Default: "sg".
 	Prefix string
 
-	// TTL is how long a number stays reserved for a holder that is not heard
-	// of. Default 60 s.
+	// TTL is how long a number stays reserved for a holder that does not renew its lease. Default:
+	// 60 s.
 	TTL time.Duration
 
-	// Lead is how far ahead of Redis time the ceiling is recorded: how long ids
-	// can be issued while Redis is away, and how long after a crash the same
-	// number cannot. It must be the same for all gateways, and more than twice
-	// the time between extensions. Default 3 s.
+	// Lead is how far ahead of Redis time the ceiling is recorded. It limits how long a gateway can
+	// issue ids while Redis is unavailable, and for how long after a crash its number cannot be
+	// used. It must be the same for all gateways, and more than twice the time between extensions.
+	// Default: 3 s.
 	Lead time.Duration
 
-	// Skew is by how much the clocks of any two Redis nodes may differ that
-	// can come to keep the registry. The same for all gateways, less than Lead
-	// by at least the time between extensions. Default 1 s.
+	// Skew is the maximum difference between the clocks of any two Redis nodes that may keep the
+	// registry. It must be the same for all gateways, and less than Lead by at least the time
+	// between extensions. Default: 1 s.
 	Skew time.Duration
 
-	// Timeout bounds one round trip, if the client was made with
-	// ContextTimeoutEnabled. Default 1 s.
+	// Timeout limits one round trip, if the client was made with ContextTimeoutEnabled. Default: 1
+	// s.
 	Timeout time.Duration
 
-	// Rounds is how often Acquire asks while all numbers are taken. Default 10.
+	// Rounds is the maximum number of tries of Acquire while all numbers are taken. Default: 10.
 	Rounds int
 
-	// SkipQuarantine gives out numbers of an empty registry at once. It is for a
-	// store that lives and dies with this process. With any other store it gives
-	// up the protection against a Redis that lost its data.
+	// SkipQuarantine makes an empty registry give out numbers at once. It is for a store that
+	// exists only as long as this process. With any other store, it removes the protection after a
+	// loss of data in Redis.
 	SkipQuarantine bool
 
-	// OnEvent is told what people should know. It must not block.
+	// OnEvent is called with events that an operator should see. It must not block.
 	OnEvent func(Event)
 }
 
@@ -62,7 +60,7 @@ const (
 	defaultSkew = time.Second
 
 	minTime   = time.Millisecond
-	tolerance = 5 * time.Second // longest difference of the id clock to Redis at acquisition
+	tolerance = 5 * time.Second // maximum difference between the id clock and Redis at acquisition
 	slack     = time.Second     // by how much Redis may be ahead of the id clock before ceilings stop following it
 )
 
@@ -91,7 +89,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate reports all faults together.
+// validate returns all faults in one error.
 func (o Options) validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -117,5 +115,5 @@ func defaultOwner() string {
 	return fmt.Sprintf("%s:%d:%d", host, os.Getpid(), time.Now().Unix())
 }
 
-// newNonce returns 130 random bits, which prove that a number is ours.
+// newNonce returns 130 random bits. A gateway proves with them that a number is its own.
 func newNonce() string { return rand.Text() }

@@ -17,8 +17,8 @@ type hostClock struct{ off atomic.Int64 }
 
 func (c *hostClock) Now() (int64, error) { return time.Now().UnixMilli() + c.off.Load(), nil }
 
-// numbers is a registry of one worker number, by the rules of acquire.lua and
-// extend.lua, on the clock of a reference.
+// numbers is a registry of one worker number with the rules of acquire.lua and extend.lua, on the
+// clock of a reference.
 type numbers struct {
 	r *reference
 
@@ -28,7 +28,7 @@ type numbers struct {
 	newest  *claimant
 }
 
-// claimant is a generator that asks for the number. Only the newest gets it.
+// claimant is a generator that requests the number. Only the newest one gets it.
 type claimant struct{ *numbers }
 
 type numberLease struct {
@@ -62,7 +62,7 @@ func (c *claimant) Acquire(_ context.Context, s idgen.Scheme, now int64) (idgen.
 	return l, nil
 }
 
-// raise records a later ceiling. l.of.mu is held.
+// raise records a later ceiling. The caller holds l.of.mu.
 func (l *numberLease) raise(now int64) {
 	latest := l.scheme.Epoch().UnixMilli() + now + 1000 + numbersLead
 	l.of.ceiling = max(l.of.ceiling, min(l.of.r.now().UnixMilli()+numbersLead, latest))
@@ -98,7 +98,7 @@ func (l *numberLease) Release(_ context.Context, last int64) error {
 	return nil
 }
 
-// stepScene issues ids under a policy while clocks step and holders follow each other.
+// stepScene issues ids under a policy while clocks step and holders replace each other.
 type stepScene struct {
 	t      *testing.T
 	clock  *Clock
@@ -116,7 +116,7 @@ type stepScene struct {
 	cause    error
 }
 
-// step sets back the clock that stamps ids, and makes sure that it is seen.
+// step sets back the clock for the timestamps of ids, and ensures that the generator sees the step.
 func (s *stepScene) step(by time.Duration) {
 	if s.host != nil {
 		_ = s.take(s.g) // so that this very millisecond is in use
@@ -127,7 +127,7 @@ func (s *stepScene) step(by time.Duration) {
 	s.issue(1600 * time.Millisecond) // until it is believed
 }
 
-// start puts a generator in the place of the one there was, which goes on as a zombie.
+// start replaces the generator. The old one continues as a zombie.
 func (s *stepScene) start() {
 	s.t.Helper()
 	o := []idgen.Option{idgen.WithPolicy(s.policy), idgen.WithBackgroundStart()}
@@ -150,7 +150,7 @@ func (s *stepScene) start() {
 	s.g = g
 }
 
-// take takes an id of g. None may come twice.
+// take issues one id of g, and fails the test if it was issued before.
 func (s *stepScene) take(g *idgen.Generator) error {
 	id, err := g.TryNext()
 	if errors.Is(err, idgen.ErrSaturated) {
@@ -167,7 +167,7 @@ func (s *stepScene) take(g *idgen.Generator) error {
 	return err
 }
 
-// issue wants 20 ids every 10 ms for a time, and returns how many calls were refused.
+// issue requests 20 ids every 10 ms for a time, and returns how many requests were refused.
 func (s *stepScene) issue(d time.Duration) int {
 	s.t.Helper()
 	s.refusals = 0
@@ -185,7 +185,7 @@ func (s *stepScene) issue(d time.Duration) int {
 	return s.refusals
 }
 
-// behaviour is what a policy does about a step.
+// behaviour is how a policy reacts to a step.
 type behaviour int
 
 const (
@@ -295,8 +295,8 @@ func TestPoliciesOnSteps(t *testing.T) {
 	})
 }
 
-// TestStepsAndTakeovers: no id is repeated, and no zombie outlives its ceiling, when the
-// clock steps before, in the middle of and after takeovers, and when it returns.
+// TestStepsAndTakeovers: when the clock steps before, during and after takeovers, and when it
+// returns, no id is repeated, and no zombie issues ids beyond its ceiling.
 func TestStepsAndTakeovers(t *testing.T) {
 	onSteps(t, func(t *testing.T, s *stepScene, step time.Duration, _ behaviour) {
 		s.issue(4 * time.Second)

@@ -14,7 +14,7 @@ import (
 
 const day = 24 * time.Hour
 
-// wantRising fails unless each id of h is above the one before.
+// wantRising fails the test unless each id of h is greater than the one before.
 func wantRising(t *testing.T, h *holder) {
 	t.Helper()
 	ids := h.ids()
@@ -33,10 +33,10 @@ func (h *holder) step(n int) {
 	eventually(h.t, "the clock is set", func() bool { return strings.Count(h.output(), "stepped: ") == n })
 }
 
-// TestProcessWhoseClockSteps: a holder with a lease in Redis and a clock of its
-// own, which follows nothing. It rides through steps back; a step forward takes
-// it to its ceiling, where it stops until the clock is right again. Then it is
-// killed while its clock is a day behind, and started again.
+// TestProcessWhoseClockSteps: a holder has a lease in Redis and a clock that does not follow Redis.
+// It continues after steps back. After a step forward it issues ids up to its ceiling, and stops
+// until the clock is correct again. Then it is killed while its clock is a day behind, and started
+// again.
 func TestProcessWhoseClockSteps(t *testing.T) {
 	if !long {
 		t.Parallel()
@@ -76,8 +76,8 @@ func TestProcessWhoseClockSteps(t *testing.T) {
 	wantUnique(t, old, successor)
 }
 
-// TestProcessesWhoseClockIsFarOff: nobody gets a number whose clock is more than
-// 5 s off, so that nothing is issued at a wrong time.
+// TestProcessesWhoseClockIsFarOff: a gateway whose clock differs by more than 5 s gets no number,
+// so that it issues no ids with a wrong time.
 func TestProcessesWhoseClockIsFarOff(t *testing.T) {
 	t.Parallel()
 	s, _ := processStore(t)
@@ -92,9 +92,8 @@ func TestProcessesWhoseClockIsFarOff(t *testing.T) {
 	}
 }
 
-// TestProcessKilledAndRestartedWithAnotherClock: without Redis, the ceiling in a
-// file. Each start begins above all that was issued before, whatever the clock
-// says by then.
+// TestProcessKilledAndRestartedWithAnotherClock: without Redis, the ceiling is in a file. After
+// each start, ids are greater than all that were issued before, whatever the clock shows.
 func TestProcessKilledAndRestartedWithAnotherClock(t *testing.T) {
 	if !long {
 		t.Parallel()

@@ -16,7 +16,7 @@ import (
 // holder issues at least ten million ids, at the layout's limit; else fewer.
 var long = os.Getenv("SNOWGATE_TEST_LONG") == "1"
 
-// amount chooses by the mode.
+// amount returns a number that depends on the mode.
 func amount(short, longer int64) int64 {
 	if long {
 		return longer
@@ -38,7 +38,7 @@ func processStore(t *testing.T) (store, idgen.Scheme) {
 	return s, sc
 }
 
-// ceilingOf reads a record in Redis.
+// ceilingOf reads the ceiling of a record in Redis.
 func ceilingOf(t *testing.T, s store, sc idgen.Scheme, number int64) int64 {
 	t.Helper()
 	parts := strings.Fields(s.real.Do("HGET", "{sg}:w", strconv.FormatInt(number, 10)))

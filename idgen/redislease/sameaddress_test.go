@@ -7,8 +7,8 @@ import (
 	"snowgate/idgen"
 )
 
-// TestTwoAtOneAddress: of two gateways that give the same address the later one has the number from
-// then on, and the earlier one finds another and stays there. They do not take turns for ever.
+// TestTwoAtOneAddress: if two gateways have the same address, the later one gets the number, and
+// the earlier one takes another number and keeps it. They do not take turns for ever.
 func TestTwoAtOneAddress(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
 		sc := scheme(t, layoutA)

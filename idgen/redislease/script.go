@@ -29,13 +29,13 @@ var (
 	timeScript    = redisscript.New(timeLua)
 )
 
-// registryKeys are the keys that the registry scripts get. The first one holds the scheme.
+// registryKeys returns the keys of the registry scripts. The first one holds the scheme.
 func registryKeys(prefix string) []string {
 	tag := "{" + prefix + "}"
 	return []string{tag + ":w", tag + ":wl", tag + ":wa", tag + ":wr"}
 }
 
-// reply is what the three registry scripts return.
+// reply is the result of the three registry scripts.
 type reply struct {
 	status         string
 	number         int64

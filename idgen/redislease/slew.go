@@ -2,15 +2,15 @@ package redislease
 
 import "time"
 
-// slewing corrects an error at an eighth of the speed of time: 250 ms in 2 s.
+// slewing is the divisor of the speed of a correction: 250 ms take 2 s.
 const slewing = 8
 
-// segment is a stretch of a clock's time line, a function of the monotonic
-// clock: before start it is that of the segment before, from start on it runs on
-// from there, at a rate that takes off (or adds) correction, and no more. As the
-// rate is never below 0, the function falls nowhere but where it steps.
+// segment is a section of the time line of a clock, a function of the monotonic clock. Before
+// start, the previous segment applies. After start, the time line advances at a rate that adds or
+// removes correction, and then at the normal rate. The rate is never negative, so the time line
+// goes back only in a step.
 //
-// All durations but correction count from a common origin.
+// All durations except correction are relative to a common origin.
 type segment struct {
 	start      time.Duration // on the monotonic clock
 	value      time.Duration // of the time line at start
@@ -19,7 +19,7 @@ type segment struct {
 	before     *segment      // nil for the first
 }
 
-// at returns the time line at the monotonic instant m.
+// at returns the time at the monotonic instant m.
 func (s *segment) at(m time.Duration) time.Duration {
 	for m < s.start && s.before != nil {
 		s = s.before
@@ -28,7 +28,7 @@ func (s *segment) at(m time.Duration) time.Duration {
 	return s.value + elapsed + s.corrected(elapsed)
 }
 
-// corrected is how much of the correction has been applied after a time.
+// corrected returns how much of the correction is applied after elapsed.
 func (s *segment) corrected(elapsed time.Duration) time.Duration {
 	step := max(0, elapsed) / slewing
 	if s.frozen {
@@ -37,16 +37,16 @@ func (s *segment) corrected(elapsed time.Duration) time.Duration {
 	return min(max(s.correction, -step), step)
 }
 
-// follow returns the segment that takes over from start on.
+// follow returns the segment that continues s at start.
 func (s *segment) follow(start, correction time.Duration, frozen bool) *segment {
 	last := *s
 	if start >= last.start {
-		last.before = nil // nobody reads that far back
+		last.before = nil // no reader needs earlier segments
 	}
 	return &segment{start: start, value: s.at(start), correction: correction, frozen: frozen, before: &last}
 }
 
-// step returns the segment that is at value at start, whatever it was before.
+// step returns a segment with the given value at start, independent of s before.
 func (s *segment) step(start, value time.Duration) *segment {
 	next := s.follow(start, 0, false)
 	next.value = value

@@ -13,23 +13,21 @@ import (
 	"snowgate/internal/redisscript"
 )
 
-// Source leases worker numbers in Redis. It is an [idgen.Source], for one
-// generator: Acquire is not to be called concurrently. State may be called at
-// any time.
+// Source leases worker numbers in Redis. It is an [idgen.Source] for one generator: calls of
+// Acquire must not overlap. State may be called at any time.
 type Source struct {
 	scripts *redisscript.Runner
 	choice  Choice
 	options Options
 	state   state
 
-	nonce   string // of an acquisition whose outcome is not known yet
+	nonce   string // of an acquisition whose result is unknown
 	started bool   // a number was held before: the address gives no claim to a living holder's number
 }
 
-// New returns a source of the numbers that choice names. rdb is any client of
-// go-redis; make it with ContextTimeoutEnabled, or a Redis that hangs delays
-// callers for as long as the client's own timeouts allow. New does not contact
-// Redis.
+// New returns a source of the numbers that choice permits. It does not contact Redis. rdb may be
+// any client of go-redis. Set its option ContextTimeoutEnabled; otherwise a Redis that hangs delays
+// callers for as long as the timeouts of the client.
 func New(rdb redis.Scripter, choice Choice, o Options) (*Source, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -40,14 +38,14 @@ func New(rdb redis.Scripter, choice Choice, o Options) (*Source, error) {
 	return s, nil
 }
 
-// Acquire implements [idgen.Source]. Usually it takes one round trip. It waits for the end of a
-// quarantine, for the ceiling of a predecessor to pass (no longer than the lead), and for a free
-// number (ten tries at growing intervals, about 7 s in all), but no longer than ctx lasts. Redis
-// errors are returned at once.
+// Acquire implements [idgen.Source]. It usually takes one round trip. It waits for the end of a
+// quarantine, for the ceiling of a predecessor to pass (at most the lead), and for a free number
+// (ten tries at growing intervals, about 7 s in all), but not longer than ctx. It returns errors of
+// Redis at once.
 //
-// Errors wrap [idgen.ErrNoWorker] and a reason (ErrAllTaken, ErrTaken,
-// ErrExhausted, ErrQuarantine), or are a [*SchemeError], an [*OffsetError], or
-// what the client reported. All but the scheme may pass by themselves.
+// Errors wrap [idgen.ErrNoWorker] and a reason (ErrAllTaken, ErrTaken, ErrExhausted,
+// ErrQuarantine), or are a [*SchemeError], an [*OffsetError], or an error of the client. All but
+// the [*SchemeError] may be temporary.
 func (s *Source) Acquire(ctx context.Context, scheme idgen.Scheme, now int64) (idgen.Lease, error) {
 	l, err := s.acquire(ctx, scheme, now)
 	if err != nil {
@@ -86,8 +84,8 @@ func (s *Source) acquire(ctx context.Context, scheme idgen.Scheme, now int64) (*
 	}
 }
 
-// claim runs acquire.lua. The nonce stays the same until a grant is known, so
-// that a repetition finds what an earlier call got without our knowing.
+// claim runs acquire.lua. The nonce stays the same until a lease is known, so that a repeated call
+// finds a lease whose reply was lost.
 func (s *Source) claim(ctx context.Context, scheme idgen.Scheme, c claim, unix int64) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -98,7 +96,7 @@ func (s *Source) claim(ctx context.Context, scheme idgen.Scheme, c claim, unix i
 		c.wanted, c.first, c.last, outside, flag(c.registry))...)
 }
 
-// common are the arguments that all scripts begin with.
+// common returns the first arguments of all scripts.
 func (s *Source) common(scheme idgen.Scheme) []any {
 	skew := s.options.Skew.Milliseconds()
 	if s.options.SkipQuarantine {
@@ -129,7 +127,7 @@ func (s *Source) newLease(scheme idgen.Scheme, c claim, r reply) *lease {
 	return l
 }
 
-// backOff says how long to wait before asking again, or why not to.
+// backOff returns the time before the next try, or the error if there must be none.
 func (s *Source) backOff(scheme idgen.Scheme, r reply, w *waits) (time.Duration, error) {
 	wait := time.Duration(r.wait) * time.Millisecond
 	switch r.status {
@@ -160,7 +158,7 @@ func (s *Source) mismatch(scheme idgen.Scheme, r reply) error {
 	return fmt.Errorf("redislease: %w", &SchemeError{Ours: scheme.Fingerprint(), Recorded: r.text, Key: s.scripts.Keys()[0]})
 }
 
-// interrupted names what was waited for when the context ended.
+// interrupted returns the error that says what Acquire was waiting for when the context ended.
 func (s *Source) interrupted(r reply, cause error) error {
 	wait := time.Duration(r.wait) * time.Millisecond
 	switch r.status {
@@ -172,7 +170,7 @@ func (s *Source) interrupted(r reply, cause error) error {
 	return fmt.Errorf("redislease: %w: the ceiling of the predecessor passes in %v: %w", idgen.ErrNoWorker, wait, cause)
 }
 
-// waits bounds how often Acquire waits.
+// waits limits how often Acquire waits.
 type waits struct{ left, used int }
 
 var errNoWaitLeft = fmt.Errorf("redislease: %w: Redis keeps telling to wait", idgen.ErrNoWorker)
@@ -185,8 +183,8 @@ func (w *waits) use() error {
 	return nil
 }
 
-// backOff doubles from 50 ms up to 2 s and takes off up to half of it, so that
-// gateways that were refused together do not come back together.
+// backOff doubles from 50 ms up to 2 s and subtracts up to half of it at random, so that gateways
+// that were refused at the same time do not try again at the same time.
 func (w *waits) backOff() time.Duration {
 	d := min(50*time.Millisecond<<min(w.used, 10), 2*time.Second)
 	return d - rand.N(d/2) //nolint:gosec // G404: jitter need not be unpredictable

@@ -7,22 +7,22 @@ import (
 
 // State is a snapshot of a [Source], for health and metrics.
 type State struct {
-	Held      bool      // a number is held, as far as we know
+	Held      bool      // a number is held, as far as this gateway knows
 	Worker    int64     // the number, as an index over all datacenters; -1 if none was held yet
 	Address   string    // as in Options
 	Owner     string    // as in Options
-	Acquired  time.Time // when the number was got
+	Acquired  time.Time // when the number was leased
 	Heartbeat time.Time // last success: acquisition or extension
-	Ceiling   time.Time // last timestamp made durable
+	Ceiling   time.Time // latest recorded ceiling
 
-	Quarantine time.Duration // how long until Redis gives out numbers again, 0 if it does
-	Reclaims   int64         // how often Redis had forgotten us
-	Losses     int64         // how often the number was lost or given back
+	Quarantine time.Duration // time until Redis gives out numbers again; 0: it does
+	Reclaims   int64         // how often Redis had lost the lease
+	Losses     int64         // how often the number was lost or released
 	Errors     int64         // failed operations
 	LastError  error
 }
 
-// state is the live version.
+// state is the current state and its lock.
 type state struct {
 	mu    sync.Mutex
 	now   State

@@ -9,9 +9,8 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestLeaseWhenTheClockOfRedisStepsBack: the recorded ceiling never falls, the holder
-// keeps its number, and nobody else gets it before the lease that goes with that
-// ceiling has ended.
+// TestLeaseWhenTheClockOfRedisStepsBack: the recorded ceiling never decreases, the holder keeps its
+// number, and no other gateway gets it before the lease for that ceiling has ended.
 func TestLeaseWhenTheClockOfRedisStepsBack(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{2 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, time.Hour} {

@@ -10,18 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Wait is how long a registry that begins anew, with the defaults of [Options], gives out no
-// number: the lead and the skew. No ceiling is further ahead of any Redis node.
+// Wait is how long a new registry with the defaults of [Options] gives out no number: the lead and
+// the skew. No ceiling is further ahead of the clock of any Redis node.
 const Wait = defaultLead + defaultSkew
 
-// Survey is what a registry of worker numbers has recorded.
+// Survey is what a registry of worker numbers contains.
 type Survey struct {
-	Scheme  string    // fingerprint of the scheme it was begun with; empty: there is no registry
-	Highest time.Time // the highest ceiling of any number; zero: no number was ever held
-	Numbers int       // how many were
+	Scheme  string    // fingerprint of its scheme; empty: there is no registry
+	Highest time.Time // the highest ceiling of all numbers; zero: no number was ever leased
+	Numbers int       // how many numbers were ever leased
 }
 
-// Look reads the registry of prefix ("" is "sg") and changes nothing.
+// Look reads the registry of prefix; "" stands for "sg". It changes nothing.
 func Look(ctx context.Context, rdb redis.Cmdable, prefix string) (Survey, error) {
 	if prefix == "" {
 		prefix = "sg"

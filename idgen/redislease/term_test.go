@@ -8,8 +8,8 @@ import (
 	"snowgate/idgen"
 )
 
-// newTerm has a Redis begin a new term with all its data, at the given time, and
-// gets the quarantine over with. It returns the time after that.
+// newTerm makes Redis begin a new term with all its data at the given time, and waits for the end
+// of the quarantine. It returns the time after that.
 func newTerm(t *testing.T, s store, sc idgen.Scheme, at time.Time) time.Time {
 	t.Helper()
 	s.mini.SetTime(at)
@@ -37,9 +37,9 @@ func inTerm(t *testing.T) (s store, l *lease, at, ends time.Time) {
 	return s, l, newTerm(t, s, sc, start.Add(5*time.Second)), start.Add(time.Minute)
 }
 
-// A lease outlives the loss of data that leaves it: the holder may be silent and
-// come back, and Redis may go back to the holder's record once more. So the
-// number is nobody else's until the lease has ended.
+// A lease stays in force after a loss of data that did not affect it. The holder may be silent and
+// come back, and Redis may return to the record of the holder once more. So no other gateway gets
+// the number until the lease has ended.
 func TestLeaseOutlivesATerm(t *testing.T) {
 	s, l, at, _ := inTerm(t)
 	only := Only(l.Worker())

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reading is one reading of Redis TIME. All but value is on the monotonic clock.
+// reading is one reading of Redis TIME. All fields but value are instants of the monotonic clock.
 type reading struct {
 	value  time.Duration
 	middle time.Duration // of the round trip, when it is taken to have been read
@@ -13,17 +13,17 @@ type reading struct {
 	start  time.Duration // when what follows from it comes into force
 }
 
-// off is by how much Redis is ahead of the monotonic clock.
+// off returns how far Redis is ahead of the monotonic clock.
 func (r reading) off() time.Duration { return r.value - r.middle }
 
-// track is a time line that follows Redis.
+// track follows Redis with a time line.
 type track struct {
 	line    atomic.Pointer[segment]
 	trusted time.Duration   // off of the last reading that was within the limit, or believed
 	suspect []time.Duration // off of the last readings, while beyond the limit
 }
 
-// begin makes the line start with a reading.
+// begin starts the line with a reading.
 func (t *track) begin(r reading) {
 	t.line.Store(&segment{start: r.middle, value: r.value})
 	t.trusted = r.off()
@@ -32,18 +32,19 @@ func (t *track) begin(r reading) {
 // ahead returns by how much the line is ahead of Redis.
 func (t *track) ahead(r reading) time.Duration { return t.line.Load().at(r.middle) - r.value }
 
-// outcome is where a track is after a reading.
+// outcome is the state of a track after a reading.
 type outcome int
 
 const (
-	within  outcome = iota // the limit, or soon
+	within  outcome = iota // within the limit now, or after handover
 	still                  // it stands still, because Redis is behind
 	beyond                 // Redis is ahead
-	leaping                // Redis is ahead and believed: the line steps forward in a moment
+	leaping                // Redis is ahead, and enough readings agree: the line steps forward after handover
 )
 
-// follow decides how the line goes on. Where Redis is behind, it steps back if it may. An offset
-// that was trusted before is believed at once, because Redis has returned to it.
+// follow continues the line after a reading. If Redis is behind and back is true, the line may step
+// back. follow accepts an offset at once that it has trusted before, because Redis has returned to
+// it.
 func (t *track) follow(r reading, back bool) outcome {
 	line, ahead := t.line.Load(), t.ahead(r)
 	near := ahead.Abs() <= limit
@@ -69,7 +70,7 @@ func (t *track) follow(r reading, back bool) outcome {
 	return within
 }
 
-// correction returns by how much a reading corrects the line: 0 if the clock is within the
+// correction returns by how much a reading corrects the line. It is 0 for a difference within the
 // uncertainty of the round trip.
 func correction(ahead, roundTrip time.Duration) time.Duration {
 	if ahead.Abs() <= roundTrip/2 {

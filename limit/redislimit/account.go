@@ -6,31 +6,29 @@ import (
 	"snowgate/limit"
 )
 
-// account is what one gateway knows of one client. It is guarded by the lock of
-// its shard. Times count from the start of the limiter.
+// account is the state of one client on one gateway. The lock of its shard guards it. Times are
+// relative to the start of the limiter.
 type account struct {
 	rate limit.Rate
-	// arrival is the copy of the theoretical arrival time, with all uses of this
+	// arrival is the local copy of the theoretical arrival time. It includes all uses on this
 	// gateway.
 	arrival time.Duration
 	// asOf is when the copy was last brought up to date.
 	asOf time.Duration
-	// unsettled is the number of uses that are not charged yet, or whose
-	// settlement is under way.
+	// unsettled is the number of uses that are not charged yet, or whose settlement is in flight.
 	unsettled int
-	// settled is closed when the settlement that is under way has ended; nil if
-	// none is.
+	// settled is closed when the settlement in flight has ended; nil: there is none.
 	settled chan struct{}
-	// pausedUntil is when a settlement may be tried again after one has failed.
+	// pausedUntil is when settlements may be tried again after one has failed.
 	pausedUntil time.Duration
-	// slow tells that somebody waited in vain, and that nobody else needs to.
+	// slow is true after a request has waited in vain. Other requests then do not wait.
 	slow bool
 }
 
-// longAgo is before anything that a limiter has seen.
+// longAgo is earlier than any time of a limiter.
 const longAgo = -2 * limit.MaxPer
 
-// account returns the account of client. A new one makes old ones give way.
+// account returns the account of client. When it makes a new one, it removes idle accounts.
 func (p *shard) account(client string, rate limit.Rate, now time.Duration) *account {
 	a := p.accounts[client]
 	if a == nil {
@@ -45,8 +43,8 @@ func (p *shard) account(client string, rate limit.Rate, now time.Duration) *acco
 	return a
 }
 
-// sweep removes accounts that hold nothing worth keeping, of a few that it
-// happens upon: more than come in, so that the memory follows what is needed.
+// sweep examines a few random accounts and removes idle ones. It examines four for each account
+// that is added, so that the memory follows the number of active clients.
 func (p *shard) sweep(now time.Duration) {
 	seen := 0
 	for client, a := range p.accounts {
@@ -59,25 +57,25 @@ func (p *shard) sweep(now time.Duration) {
 	}
 }
 
-// idle tells that a new account would decide the same.
+// idle reports whether a new account would lead to the same decisions.
 func (a *account) idle(now time.Duration) bool {
 	return a.settled == nil && a.arrival <= now && a.asOf <= now-a.rate.Per && a.pausedUntil <= now
 }
 
-// credit is the number of uses that may be unsettled.
+// credit returns the number of uses that may be unsettled.
 func credit(rate limit.Rate) int { return max(rate.Count/10, 1) }
 
-// maxLead is how far ahead an arrival time may be: by the burst, and by what this number of
-// gateways may let through too early. Debt beyond that is forgiven.
+// maxLead returns how far ahead an arrival time may be: by the burst, and by what that number of
+// gateways may allow too early. Debt beyond that is dropped.
 func maxLead(rate limit.Rate) time.Duration {
 	const gateways = 16
 	return rate.Interval() * time.Duration(rate.Count+gateways*credit(rate))
 }
 
-// maxAge is how old a copy may be when it is used.
+// maxAge is the maximum age of a copy that a decision uses.
 const maxAge = time.Second
 
-// use counts one use. While no settlement is tried, it counts here only.
+// use counts one use. While settlements are paused, it counts only locally.
 func (a *account) use(arrival, now time.Duration) {
 	a.arrival = arrival
 	if now >= a.pausedUntil {
@@ -85,12 +83,12 @@ func (a *account) use(arrival, now time.Duration) {
 	}
 }
 
-// mustWait tells that one more use would exceed the credit.
+// mustWait reports whether one more use would exceed the credit.
 func (a *account) mustWait(now time.Duration) bool {
 	return a.unsettled >= credit(a.rate) && !a.slow && now >= a.pausedUntil
 }
 
-// due tells that it is time to settle.
+// due reports whether a settlement should start.
 func (a *account) due(now time.Duration) bool {
 	if a.settled != nil || now < a.pausedUntil {
 		return false
@@ -98,16 +96,14 @@ func (a *account) due(now time.Duration) bool {
 	return 2*a.unsettled >= credit(a.rate) || now-a.asOf >= maxAge
 }
 
-// pause puts settlements off after one has failed. The uses that are not charged
-// are let go: nobody knows whether some of them were, and when settlements work
-// again, they will be long past.
+// pause delays settlements after one has failed. It drops the unsettled uses, because Redis may
+// have charged some of them, and they will be long past when settlements work again.
 func (a *account) pause(until time.Duration) {
 	a.pausedUntil, a.unsettled = until, 0
 }
 
-// update takes over what a settlement of uses that was sent at sent has brought:
-// how far ahead the arrival time was then. The copy never goes back, so that this
-// gateway by itself keeps to the rate whatever Redis says.
+// update applies the result of a settlement that was sent at sent: how far ahead the arrival time
+// was. The copy never goes back, so this gateway alone keeps to the rate whatever Redis replies.
 func (a *account) update(uses int, sent, now, ahead time.Duration) {
 	a.unsettled -= uses
 	a.asOf = now

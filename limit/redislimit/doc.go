@@ -1,19 +1,17 @@
 // Package redislimit limits the rate of a client over all gateways together, without a round trip to
 // Redis in a request.
 //
-// Each gateway has a copy of the client's theoretical arrival time (see package
-// limit), decides by it alone, and adds its own uses to it. In the background it
-// settles: one script charges the uses that are not charged yet, in one number,
-// to the arrival time in Redis, which is the sum of what all gateways let
-// through, and brings it back. A settlement is due when half of the client's
-// credit is used up, when the copy is older than it may be, and when a request is
-// refused.
+// Each gateway has a copy of the theoretical arrival time of the client (see package limit),
+// decides by this copy alone, and adds its own uses to it. Settlements run in the background: one
+// script charges all uses since the last settlement to the arrival time in Redis, which is the sum
+// of what all gateways have allowed, and returns it. A settlement starts when half of the credit of
+// the client is used, when the copy is too old, and when a request is refused.
 //
 // # How exact it is
 //
-// The credit is a tenth of Rate.Count, at least 1: so many uses may be
-// unsettled at one gateway. A request beyond it waits for the settlement that is
-// on its way, for [Config.MaxWait] at most. With N gateways, at most
+// The credit is a tenth of Rate.Count, at least 1: a gateway may have so many unsettled uses. A
+// request beyond the credit waits for the settlement in flight, for at most [Config.MaxWait]. With
+// N gateways, at most
 //
 //	Count + t × Count/Per + (N−1) × credit
 //
@@ -22,8 +20,8 @@
 // advance, so nothing is lost for a client that comes to one gateway only. Three gateways at 100/s
 // let through 100 a second, and once up to 20 more.
 //
-// Debts are remembered up to the credit of 16 gateways. With more, a client that
-// overwhelms all of them at once is forgiven what is above that.
+// Debts are kept up to the credit of 16 gateways. With more gateways, a client that exceeds its
+// rate on all of them at the same time is not charged for the rest.
 //
 // # When Redis is slow or away
 //
@@ -34,8 +32,7 @@
 // may have charged them. The gateway tries again after [Config.Pause], with the next request of the
 // client.
 //
-// Redis that lost the arrival times, or whose clock jumped ahead, forgets what was
-// used elsewhere; each gateway still knows its own. A clock that jumps back makes
-// clients look more in debt than they are, by the jump, and at most by the largest
-// debt.
+// If Redis loses the arrival times, or its clock steps forward, the uses on other gateways are
+// lost; each gateway still counts its own. If the clock steps back, clients seem to have a larger
+// debt, by the size of the step, but never more than the maximum debt.
 package redislimit

@@ -22,31 +22,30 @@ const (
 
 // The reasons of [Config.Fallback].
 const (
-	ReasonSlow  = "slow"  // a request waited in vain; the others need not
+	ReasonSlow  = "slow"  // a request waited in vain, and later ones do not wait
 	ReasonError = "error" // a settlement failed
 )
 
 // Config is the configuration of [New].
 type Config struct {
-	// Redis is where the gateways meet.
+	// Redis is the Redis that the gateways share.
 	Redis redis.Scripter
 	// Prefix starts every key: <prefix>:l:<client id>. Default: "sg".
 	Prefix string
-	// Timeout bounds a settlement. Default: 250 ms.
+	// Timeout limits a settlement. Default: 250 ms.
 	Timeout time.Duration
-	// MaxWait bounds how long a request waits for a settlement when the credit
-	// is used up. Default: 25 ms.
+	// MaxWait is how long a request waits for a settlement when the credit is used up. Default: 25
+	// ms.
 	MaxWait time.Duration
-	// Pause is the time after a settlement that failed in which none is tried for
-	// that client. Default: 1 s.
+	// Pause is the time after a failed settlement during which there are no settlements for that
+	// client. Default: 1 s.
 	Pause time.Duration
 	// Now is a clock with a monotonic reading. Default: [time.Now].
 	Now func() time.Time
-	// Observe is told of every decision; it may be nil.
+	// Observe, if not nil, is called for every decision.
 	Observe limit.Observer
-	// Fallback, if set, is told whenever this gateway is left to its own copy for
-	// one client, with one of the Reason constants. It is called by many
-	// goroutines at once and must not block.
+	// Fallback, if set, is called with one of the Reason constants whenever this gateway has to
+	// decide about a client by its own copy alone. It is called concurrently and must not block.
 	Fallback func(reason string)
 }
 
@@ -62,8 +61,7 @@ type Limiter struct {
 	running sync.WaitGroup
 }
 
-// shards is the number of shards of the table of accounts that are locked on their
-// own.
+// shards is the number of shards of the table of accounts. Each has its own lock.
 const shards = 16
 
 type shard struct {
@@ -72,7 +70,7 @@ type shard struct {
 	closed   bool
 }
 
-// New returns a limiter that has asked nothing yet.
+// New returns a limiter. It does not contact Redis.
 func New(c Config) *Limiter {
 	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
@@ -95,8 +93,8 @@ func New(c Config) *Limiter {
 	return l
 }
 
-// Close breaks settlements off that are under way and waits for their end.
-// Afterwards the limiter goes by its own copies.
+// Close cancels settlements in flight and waits for their end. Afterwards the limiter decides by
+// its own copies.
 func (l *Limiter) Close() {
 	for i := range l.shards {
 		l.shards[i].close()
@@ -111,12 +109,11 @@ func (p *shard) close() {
 	p.closed = true
 }
 
-// Allow decides about one request of client, whose limit is rate, and counts it
-// if it is allowed. The zero Rate allows everything. It waits only when the
-// client's credit is used up, for MaxWait at most or until ctx ends, and does
-// not allocate unless it waits or starts a settlement. Memory is held for clients
-// that were seen within the last Per of their rate, so client must be one that
-// exists, not what a caller wrote.
+// Allow decides about one request of client, whose limit is rate, and counts the request if it is
+// allowed. The zero Rate allows everything. Allow waits only when the credit of the client is used
+// up, for at most MaxWait or until ctx ends. It allocates only if it waits or starts a settlement.
+// The limiter holds memory for each client that was seen within the last Per of its rate, so client
+// must be the id of an existing client, not a text that a caller chose.
 func (l *Limiter) Allow(ctx context.Context, client string, rate limit.Rate) limit.Decision {
 	if rate.IsZero() {
 		return limit.Decision{Allowed: true}
@@ -129,8 +126,8 @@ func (l *Limiter) Allow(ctx context.Context, client string, rate limit.Rate) lim
 	return decision
 }
 
-// waitAndDecide decides as soon as there is credit again. It may take more than
-// one settlement, because others wait too.
+// waitAndDecide decides as soon as there is credit again. That may take more than one settlement,
+// because other requests wait as well.
 func (l *Limiter) waitAndDecide(ctx context.Context, client string, rate limit.Rate, settled <-chan struct{}) limit.Decision {
 	timer := time.NewTimer(l.config.MaxWait)
 	defer timer.Stop()
@@ -152,8 +149,8 @@ func (l *Limiter) waitAndDecide(ctx context.Context, client string, rate limit.R
 	}
 }
 
-// decide decides by the copy of client's arrival time. If that would exceed the
-// credit and mayWait is set, it decides nothing and returns what to wait for.
+// decide decides by the copy of the arrival time of client. If the request would exceed the credit
+// and mayWait is set, decide returns a channel to wait for instead.
 func (l *Limiter) decide(client string, rate limit.Rate, mayWait bool) (limit.Decision, <-chan struct{}) {
 	now := l.now()
 	p := l.shard(client)
@@ -173,7 +170,7 @@ func (l *Limiter) decide(client string, rate limit.Rate, mayWait bool) (limit.De
 	return decision, nil
 }
 
-// giveUp notes that nobody needs to wait until a settlement has worked again.
+// giveUp records that requests of client need not wait until a settlement has succeeded.
 func (l *Limiter) giveUp(client string, rate limit.Rate) {
 	now := l.now()
 	p := l.shard(client)

@@ -13,11 +13,11 @@ import (
 //go:embed lua/charge.lua
 var chargeLua string
 
-// chargeScript need not work while Redis is full: then no token is issued either.
+// chargeScript need not work while Redis is full, because then no token can be issued.
 var chargeScript = redis.NewScript(chargeLua)
 
-// startSettling begins to settle an account unless that is under way already. It
-// returns false if there is nothing to wait for. p is locked.
+// startSettling starts to settle an account unless a settlement is in flight. It returns false if
+// there is none to wait for. The caller holds the lock of p.
 func (l *Limiter) startSettling(p *shard, a *account, client string) bool {
 	if a.settled != nil {
 		return true
