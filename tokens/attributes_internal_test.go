@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// newCache returns one for size entries that are worth ttl, on the real clock.
+// newCache returns a cache for size entries that stay fresh for ttl, on the real clock.
 func newCache(t testing.TB, size int, ttl time.Duration) *cache {
 	c := new(cache)
 	c.open(size, ttl, 0, time.Now)
@@ -15,8 +15,7 @@ func newCache(t testing.TB, size int, ttl time.Duration) *cache {
 	return c
 }
 
-// However many grants there are, a bounded number of them is kept, among them one that is read
-// all the time.
+// The number of cached attributes is limited, and those that are read all the time are kept.
 func TestGrantsAreBounded(t *testing.T) {
 	c := newCache(t, 20, time.Hour)
 	first := c.attributes(&Token{Client: "busy"})
@@ -31,7 +30,7 @@ func TestGrantsAreBounded(t *testing.T) {
 	}
 }
 
-// Nothing runs when there is nothing to let go, and after the end.
+// The timer does not run while there is nothing to drop, or after close.
 func TestGrantsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(t, 20, time.Second)
@@ -66,7 +65,7 @@ func (c *cache) state() (runs bool, kept int) {
 	return c.timer != nil, len(c.young.found) + len(c.old.found)
 }
 
-// Audiences that read the same are told apart, whenever they were read.
+// Audiences that join to the same text are distinguished, whenever they were read.
 func TestGrantsOfAudiencesThatReadTheSame(t *testing.T) {
 	c := newCache(t, 20, time.Hour)
 	two := c.attributes(&Token{Client: "a", Audience: []string{"x", "y"}})

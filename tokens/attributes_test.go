@@ -27,8 +27,8 @@ func (g *gate) validated(t testing.TB, gr tokens.Claims) tokens.Token {
 	return token
 }
 
-// TestTokensShareTheirGrant: cached ones that have all in common but id and times,
-// and no others.
+// TestTokensShareTheirGrant: cached tokens share their attributes if they differ only in id and
+// times, and not otherwise.
 func TestTokensShareTheirGrant(t *testing.T) {
 	g := newGate(t, func(c *tokens.Config) { c.Clients = nil })
 	token := g.validated(t, grant)
@@ -58,8 +58,7 @@ func TestTokensShareTheirGrant(t *testing.T) {
 	}
 }
 
-// TestGrantGoesWithItsTokens: nobody holds a grant when its tokens have left the
-// cache.
+// TestGrantGoesWithItsTokens: the cache drops attributes with the last of their tokens.
 func TestGrantGoesWithItsTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, nil)
@@ -89,8 +88,8 @@ func (c *counting) Entitled(client string, generation uint64) (scope.List, bool)
 	return c.policy.Entitled(client, generation)
 }
 
-// TestVerdictIsThatOfTheGrant: the policy is asked once for all its tokens, and again
-// when it has changed.
+// TestVerdictIsThatOfTheGrant: the policy is asked once for all tokens with the same attributes,
+// and again after a change.
 func TestVerdictIsThatOfTheGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counting{policy: &policy{scopes: map[string]scope.List{grant.Client: grant.Scope}}}
@@ -124,7 +123,7 @@ func TestVerdictIsThatOfTheGrant(t *testing.T) {
 	})
 }
 
-// lender is a store that has one record, and lends it.
+// lender is a store that returns the same record without copying it.
 type lender struct {
 	tokens.Store
 	record tokens.Record

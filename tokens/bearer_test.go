@@ -31,7 +31,7 @@ func bigBase62(number []byte, width int) string {
 	return string(text)
 }
 
-// The largest texts that stand for a secret (2^256 - 1) and a tag (2^64 - 1).
+// The largest valid secret (2^256 - 1) and tag (2^64 - 1).
 var (
 	maxSecretText = bigBase62(bytes.Repeat([]byte{0xff}, 32), secretLength)
 	maxTagText    = bigBase62(bytes.Repeat([]byte{0xff}, 8), tagLength)
@@ -51,8 +51,7 @@ func TestTagIsHMAC(t *testing.T) {
 	}
 }
 
-// TestTokenVector pins the format: a change of it invalidates every token that
-// is out there.
+// TestTokenVector pins the format: a change of it invalidates every issued token.
 func TestTokenVector(t *testing.T) {
 	const head = "sgt_0DXbPqT6mW4_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg"
 	key, err := ParseKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
@@ -124,7 +123,7 @@ func TestParseBearerRefuses(t *testing.T) {
 			t.Errorf("%s: ParseBearer(%q) = %v, %v, want ErrMalformed", test.name, test.text, b, err)
 		}
 	}
-	// Every byte in every place but its own: either not a token, or not ours.
+	// Replace each byte by every other one: the text must be malformed or forged.
 	for i := range Length {
 		for c := range 256 {
 			text := good[:i] + string([]byte{byte(c)}) + good[i+1:]

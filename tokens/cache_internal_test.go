@@ -12,7 +12,7 @@ import (
 	"snowgate/idgen"
 )
 
-// entryOf returns an entry that is told from those of other ids, with a grant of the client.
+// entryOf returns an entry that differs from those of other ids, with attributes of the client.
 func (c *cache) entryOf(id idgen.ID, client string) *entry {
 	return &entry{c.attributes(&Token{Client: client}), facts{
 		digest: digestOf(id), asked: time.Since(c.opened), expires: time.Now().Add(time.Hour).UnixMilli(),
@@ -22,7 +22,7 @@ func (c *cache) entryOf(id idgen.ID, client string) *entry {
 // digestOf is the digest of entryOf.
 func digestOf(id idgen.ID) Digest { return Digest{byte(id), byte(id >> 8), byte(id >> 16)} }
 
-// holds reports whether id is cached, and fails the test if what is cached is not of id.
+// holds reports whether id is cached, and fails the test if the entry is that of another id.
 func (c *cache) holds(t *testing.T, id idgen.ID, client string) bool {
 	t.Helper()
 	var e entry
@@ -35,7 +35,8 @@ func (c *cache) holds(t *testing.T, id idgen.ID, client string) bool {
 	return true
 }
 
-// TestCacheKeepsTheLastHalf: never more than its size, never less than the last half of what came.
+// TestCacheKeepsTheLastHalf: the cache never has more entries than its size, and always has the
+// last half of those that were added.
 func TestCacheKeepsTheLastHalf(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 5, 10, 99, 100} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestCacheKeepsTheLastHalf(t *testing.T) {
 	}
 }
 
-// TestCacheHoldsItsSize: as many as there is room for are all kept, if no others come.
+// TestCacheHoldsItsSize: the cache keeps as many entries as its size if no others are added.
 func TestCacheHoldsItsSize(t *testing.T) {
 	const size = 1001
 	c := newCache(t, size, time.Hour)
@@ -74,8 +75,7 @@ func TestCacheHoldsItsSize(t *testing.T) {
 	}
 }
 
-// TestCachePutsAgain: a token that is read again is there once, with what was read last,
-// wherever it was before.
+// TestCachePutsAgain: a token that is read again has one entry, the latest.
 func TestCachePutsAgain(t *testing.T) {
 	c := newCache(t, 10, time.Hour)
 	for _, client := range []string{"a", "a", "b"} { // the same grant, another one
@@ -122,8 +122,8 @@ func TestGrantsOfEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestCacheLetsGo: an entry stays for as long as it is worth anything, and not for much
-// longer, whatever comes after it.
+// TestCacheLetsGo: an entry stays for as long as it is useful, and not much longer, whatever is
+// added after it.
 func TestCacheLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(cache)
@@ -154,7 +154,7 @@ func TestCacheLetsGo(t *testing.T) {
 	})
 }
 
-// TestCacheKeepsNothingExpired: nor anything when it is off.
+// TestCacheKeepsNothingExpired: the cache keeps no expired entry, and none at all when it is off.
 func TestCacheKeepsNothingExpired(t *testing.T) {
 	c := newCache(t, 10, time.Hour)
 	e := c.entryOf(1, "a")

@@ -189,8 +189,8 @@ func (g *gate) want(t testing.TB, what, text, reason string) {
 	}
 }
 
-// forge returns a token that carries a good tag under the given id, but was never
-// stored: what somebody who has the key can make.
+// forge returns a token with a correct tag and the given id that was never stored, such as somebody
+// with the key can make.
 func forge(t testing.TB, id idgen.ID) string {
 	t.Helper()
 	s := tokens.NewService(tokens.Config{
@@ -250,8 +250,8 @@ func TestExpiryIsExactFromTheCache(t *testing.T) {
 	})
 }
 
-// TestExpiryFollowsTheClock: the cache runs on the monotonic clock, the token by
-// the one that is disciplined.
+// TestExpiryFollowsTheClock: cached entries age by the monotonic clock, and tokens expire by the
+// configured clock.
 func TestExpiryFollowsTheClock(t *testing.T) {
 	clock := tokenstest.NewClock(start)
 	store := tokenstest.NewStore(clock.Now)
@@ -305,7 +305,7 @@ func TestFirstUsesShareOneLookUp(t *testing.T) {
 		g := newGate(t, nil)
 		text, _ := g.issue(t, grant)
 		g.lagging.lag.Store(int64(100 * time.Millisecond))
-		// The one who asks first leaves first, and another one asks again for all.
+		// The first caller gives up, and another one reads for all that wait.
 		impatient, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -329,7 +329,7 @@ func TestFirstUsesShareOneLookUp(t *testing.T) {
 	})
 }
 
-// TestLookUpOfAHastyCaller: a deadline of one's own is no fault of the store.
+// TestLookUpOfAHastyCaller: the deadline of a caller is not a failure of the store.
 func TestLookUpOfAHastyCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) { c.Timeout = 0 })
@@ -349,7 +349,7 @@ func TestLookUpOfAHastyCaller(t *testing.T) {
 	})
 }
 
-// TestLookUpThatPanics leaves nobody waiting.
+// TestLookUpThatPanics: no caller waits for ever after a panic.
 func TestLookUpThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, nil)
@@ -365,7 +365,8 @@ func TestLookUpThatPanics(t *testing.T) {
 	})
 }
 
-// TestLookUpEndsWithItsCallers: nobody waits, nothing runs, nothing is kept.
+// TestLookUpEndsWithItsCallers: afterwards no caller waits, no read is running, and nothing is
+// cached.
 func TestLookUpEndsWithItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) { c.Timeout = 0 })
@@ -405,8 +406,8 @@ func TestLookUpHasABudgetOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestRevocationDuringALookUp: whatever ends a token while the store's response is
-// under way, neither the caller nor the cache may believe that answer.
+// TestRevocationDuringALookUp: if the token is revoked while the reply of the store is in flight,
+// neither the caller nor the cache may use that reply.
 func TestRevocationDuringALookUp(t *testing.T) {
 	for name, revoke := range map[string]func(g *gate, text string, id idgen.ID) error{
 		"by the token": func(g *gate, text string, _ idgen.ID) error {
@@ -447,7 +448,7 @@ func TestRevocationDuringALookUp(t *testing.T) {
 	}
 }
 
-// TestGapDuringALookUp: nobody but the gap disturbs the look-up.
+// TestGapDuringALookUp: only the gap disturbs the look-up.
 func TestGapDuringALookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, nil)
@@ -549,7 +550,7 @@ func TestGapFlushesTheCache(t *testing.T) {
 	})
 }
 
-// TestDeletedByHandDiesWithinTheTTL: with neither push nor gap.
+// TestDeletedByHandDiesWithinTheTTL: a record is deleted without a push and without a gap.
 func TestDeletedByHandDiesWithinTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, nil)
@@ -564,7 +565,7 @@ func TestDeletedByHandDiesWithinTheTTL(t *testing.T) {
 	})
 }
 
-// TestSecretsShareNoVerdict: two secrets under one id, one of them right.
+// TestSecretsShareNoVerdict: two secrets with one id are presented, one of them correct.
 func TestSecretsShareNoVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, nil)
@@ -588,8 +589,7 @@ func TestSecretsShareNoVerdict(t *testing.T) {
 	})
 }
 
-// TestBadTokensLeaveNothing: neither malformed, forged nor unknown ones grow or
-// empty the cache.
+// TestBadTokensLeaveNothing: malformed, forged and unknown tokens neither fill nor empty the cache.
 func TestBadTokensLeaveNothing(t *testing.T) {
 	g := newGate(t, func(c *tokens.Config) { c.CacheTTL, c.CacheSize, c.Decisions = time.Hour, 1000, nil })
 	var good []string
@@ -643,8 +643,8 @@ func (b *budget) Failed(addr netip.Addr) (time.Duration, bool) {
 	return 7 * time.Second, b.left[addr] >= 0
 }
 
-// TestUnknownTokensAreLimited: what is refused after a look-up is, beyond the budget of its address,
-// refused as too many. A good token never is, whether it is in the cache or not.
+// TestUnknownTokensAreLimited: after too many tokens from its address were looked up and refused, a
+// refused token gets a LimitedError. A valid token never does, whether it is cached or not.
 func TestUnknownTokensAreLimited(t *testing.T) {
 	attacker := netip.MustParseAddr("2001:db8::1")
 	limits := &budget{left: map[netip.Addr]int{attacker: 4}}
@@ -686,8 +686,8 @@ func TestUnknownTokensAreLimited(t *testing.T) {
 	g.want(t, "without an address", forge(t, at(time.Now(), 99)), "unknown")
 }
 
-// TestRefusedTokensCount: of whatever kind a refusal after a look-up is. What takes no look-up
-// costs nothing, and a store that cannot be asked is nobody's fault.
+// TestRefusedTokensCount: every kind of refusal after a look-up counts. A refusal without a look-up
+// does not count, and neither does a failure of the store.
 func TestRefusedTokensCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		addr := netip.MustParseAddr("192.0.2.7")
@@ -729,8 +729,8 @@ func TestRefusedTokensCount(t *testing.T) {
 	})
 }
 
-// TestDeadTokensAreAskedAboutOnce: in five seconds, or the CacheTTL if that is less; not without
-// a cache.
+// TestDeadTokensAreAskedAboutOnce: a token without a record is looked up once in five seconds, or
+// in CacheTTL if that is less. Without a cache, it is looked up every time.
 func TestDeadTokensAreAskedAboutOnce(t *testing.T) {
 	for _, tt := range []struct{ ttl, every time.Duration }{
 		{time.Hour, 5 * time.Second}, {5 * time.Second, 5 * time.Second}, {2 * time.Second, 2 * time.Second}, {0, time.Second},
@@ -760,8 +760,8 @@ func TestDeadTokensAreAskedAboutOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotKnownToBeDead: a new epoch, as after the store has been away, a fault of the store,
-// and another secret under the same id.
+// TestWhatIsNotKnownToBeDead: a token is looked up again after a new epoch, as after an outage of
+// the store, after a failure of the store, and if it has another secret with the same id.
 func TestWhatIsNotKnownToBeDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) { c.CacheTTL = time.Hour })

@@ -8,9 +8,8 @@ import (
 	"snowgate/tokens"
 )
 
-// TestMemoryOfCachedTokens counts the bytes that live on the heap for each token
-// in the cache, all that finds them included, so that nobody makes entries larger
-// without noticing. What tokens of one client have in common is kept once.
+// TestMemoryOfCachedTokens measures the heap memory of each cached token, including the tables, so
+// that a change that makes entries larger is noticed. The tokens share their attributes.
 func TestMemoryOfCachedTokens(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector needs memory of its own")

@@ -18,8 +18,7 @@ func at(minted time.Time, worker int64) idgen.ID {
 	return idgen.ID(minted.UnixMilli()<<sequenceBits | worker<<12)
 }
 
-// TestRefusalsWithoutIO: tokens with a good tag that cannot be alive cost the
-// store nothing.
+// TestRefusalsWithoutIO: tokens with a correct tag that cannot be alive cause no read of the store.
 func TestRefusalsWithoutIO(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) {
@@ -141,7 +140,8 @@ func TestGrantGeneration(t *testing.T) {
 	}
 }
 
-// TestNoTokenOutlivesTheRules: what would be refused as too old is not issued.
+// TestNoTokenOutlivesTheRules: Issue refuses a lifetime after which the token would be refused as
+// too old.
 func TestNoTokenOutlivesTheRules(t *testing.T) {
 	g := newGate(t, nil)
 	gr := grant
@@ -206,7 +206,7 @@ func TestNothingIsDecidedWithoutRules(t *testing.T) {
 	})
 }
 
-// TestConfirmationRunsOutDuringALookUp: what counts is the end of the decision.
+// TestConfirmationRunsOutDuringALookUp: the time at the end of the decision counts.
 func TestConfirmationRunsOutDuringALookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, nil)
@@ -254,7 +254,7 @@ func TestClientPolicy(t *testing.T) {
 		}
 		g.policy.set(grant.Client, nil)
 		g.want(t, "without its client", text, "client")
-		// Data that is not confirmed is no reason for a 401.
+		// Unconfirmed data must not cause a 401.
 		g.confirmAt(time.Now().Add(-time.Hour))
 		g.want(t, "without its client and without confirmation", text, "unavailable")
 		g.confirmAt(time.Time{})
@@ -336,8 +336,8 @@ func TestFailStatic(t *testing.T) {
 	})
 }
 
-// TestFailStaticServesNoRevokedToken: neither by a rule nor by its record, with
-// the rules not confirmed.
+// TestFailStaticServesNoRevokedToken: with unconfirmed rules, fail-static accepts no token that was
+// revoked by a rule or by deleting its record.
 func TestFailStaticServesNoRevokedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) { c.FailStatic = time.Minute })
@@ -378,8 +378,8 @@ func TestFailStaticServesNoRevokedToken(t *testing.T) {
 	})
 }
 
-// TestDroppedWhileTheStoreIsAsked: what was in the cache when the question began
-// is no response if it was dropped since.
+// TestDroppedWhileTheStoreIsAsked: an entry that was cached at the beginning of a read does not
+// count if it was dropped meanwhile.
 func TestDroppedWhileTheStoreIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) { c.FailStatic = time.Minute })
@@ -397,7 +397,7 @@ func TestDroppedWhileTheStoreIsAsked(t *testing.T) {
 	})
 }
 
-// TestStrandedDuringALookUp: fail-static is for tokens that were in the cache.
+// TestStrandedDuringALookUp: fail-static is only for tokens that were cached.
 func TestStrandedDuringALookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t, func(c *tokens.Config) { c.FailStatic = time.Minute })

@@ -112,8 +112,7 @@ func TestKeyFollowsFromMintTime(t *testing.T) {
 	if got := ring.snapshot.Load().at(time.UnixMilli(-1)); got != nil {
 		t.Errorf("at(before 1970) = %v, want none", got)
 	}
-	// A token that is signed with a key of ours, but not with the one that
-	// applies to its id, is forged.
+	// A token that is signed with a known key, but not with the one for its id, is forged.
 	if err := ring.Verify(t.Context(), mint(1, &first), testEpoch); !errors.Is(err, ErrForged) && !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Verify with the predecessor's key = %v, want a refusal", err)
 	}
@@ -220,7 +219,8 @@ func TestRotationReachesEveryRingInTime(t *testing.T) {
 	})
 }
 
-// TestForgeriesCauseNoTraffic: whatever mint time a forger writes into the id.
+// TestForgeriesCauseNoTraffic: forged tokens cause no reads of the store, whatever the mint time in
+// their ids.
 func TestForgeriesCauseNoTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &keyShelf{}
@@ -241,8 +241,8 @@ func TestForgeriesCauseNoTraffic(t *testing.T) {
 	})
 }
 
-// TestStaleKeysAreReadAgain: a gateway that could not read the keys for so long
-// that there may be new ones asks before it refuses, once a second for all.
+// TestStaleKeysAreReadAgain: if the last read of the keys is too old, a gateway reads them before
+// it refuses a token, once a second for all callers.
 func TestStaleKeysAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &keyShelf{}

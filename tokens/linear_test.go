@@ -8,8 +8,8 @@ import (
 	"snowgate/tokens"
 )
 
-// TestLinear: the work of what reads tokens grows as these do. That of a token's own length is what
-// a tag costs.
+// TestLinear: checking tokens takes time linear in their size. For a text of the length of a token,
+// most of the time goes into the tag.
 func TestLinear(t *testing.T) {
 	bearer := func(text string) { _, _ = tokens.ParseBearer(text) }
 	w := newFixture()

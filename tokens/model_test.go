@@ -143,7 +143,7 @@ type node struct {
 
 func (n *node) now() time.Time { return time.Now().Add(n.skew) }
 
-// trouble notes that something is wrong with n at this instant.
+// trouble records that n is affected by a fault at this instant.
 func (n *node) trouble() {
 	now := time.Now()
 	n.troubled.Store(&now)
@@ -221,7 +221,7 @@ func (s nodeStore) AddRule(ctx context.Context, r tokens.Rule) (tokens.Rule, uin
 	return stored, revision, err
 }
 
-// push tells every gateway that listens; one in ten does not hear it.
+// push informs every gateway that is connected; one in ten misses it.
 func (m *model) push(tell func(*node)) {
 	for _, n := range m.nodes {
 		if n.deaf.Load() || n.cut.Load() || m.intn(10) == 0 {
@@ -370,7 +370,7 @@ func (m *model) heal(n *node) {
 	}
 }
 
-// fallBack takes the store back to an older state.
+// fallBack returns the store to an older state.
 func (m *model) fallBack(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.pause(10 * time.Second)
@@ -645,7 +645,7 @@ func (m *model) checkStreams(ctx context.Context) {
 	}
 }
 
-// kills tells whether the rule was answered and certainly revokes the token.
+// kills reports whether the rule was confirmed to its caller and certainly revokes the token.
 func (r *modelRule) kills(m *modelToken) bool {
 	return !r.answered.IsZero() && r.matches(m) && (r.rule.Kind != tokens.RuleClient || !m.saved.After(r.answered))
 }

@@ -7,7 +7,8 @@ import (
 	"snowgate/idgen"
 )
 
-// TestGoneIsBounded: never more than its size, never less than the last half of what came.
+// TestGoneIsBounded: the cache never has more entries than its size, and always has the last half
+// of those that were added.
 func TestGoneIsBounded(t *testing.T) {
 	g := negativeCache{ttl: time.Second}
 	const count = 5 * goneSize

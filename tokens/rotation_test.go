@@ -11,7 +11,7 @@ import (
 	"snowgate/idgen"
 )
 
-// removingShelf is a keyShelf that can forget keys.
+// removingShelf is a keyShelf that can remove keys.
 type removingShelf struct {
 	keyShelf
 	removals int
@@ -49,8 +49,8 @@ func runRing(t *testing.T, store KeyStore, now func() time.Time) (*Keyring, func
 	return ring, stop
 }
 
-// TestRotation: three gateways, whose clocks differ, mint and verify all the
-// time, while keys are rotated; no token is ever refused before its end.
+// TestRotation: three gateways with different clocks mint and verify all the time while keys are
+// rotated. No token is refused before it expires.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &removingShelf{}
@@ -131,7 +131,8 @@ func TestRotationMeetsABusyMinute(t *testing.T) {
 	})
 }
 
-// TestOutlivedKeysDoNotComeBack: not by a gateway that was away all the time.
+// TestOutlivedKeysDoNotComeBack: a gateway that was disconnected all the time does not write
+// removed keys back.
 func TestOutlivedKeysDoNotComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &removingShelf{}
@@ -178,7 +179,7 @@ func TestOutlivedKeysDoNotComeBack(t *testing.T) {
 	})
 }
 
-// TestKeysAreKeptWhileTheLongestLifetimeIsUnknown: nothing is removed on a guess.
+// TestKeysAreKeptWhileTheLongestLifetimeIsUnknown: no key is removed without that lifetime.
 func TestKeysAreKeptWhileTheLongestLifetimeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := &removingShelf{}

@@ -107,9 +107,9 @@ var ruleLayouts = []string{
 	"time:45,sequence:18",
 }
 
-// TestRulesAgreeWithNaiveModel holds the index against a list of rules, over all
-// ids that are near their edges, whatever the layout, in whatever order and
-// however often the rules are merged, and while they end.
+// TestRulesAgreeWithNaiveModel compares the index with a list of rules for all ids near their
+// limits, for several layouts. The rules are merged in any order and more than once, and some end
+// meanwhile.
 func TestRulesAgreeWithNaiveModel(t *testing.T) {
 	for round := range 300 {
 		r := rand.New(rand.NewPCG(7, uint64(round)))
@@ -176,8 +176,8 @@ func compareRules(t *testing.T, r *rand.Rand, rules *tokens.Rules, model *naiveR
 	}
 }
 
-// TestMergeOrderDoesNotMatter: whoever learns the same rules in whatever order
-// and portions ends with the same set.
+// TestMergeOrderDoesNotMatter: gateways that learn the same rules in any order and in any portions
+// have the same set in the end.
 func TestMergeOrderDoesNotMatter(t *testing.T) {
 	origin := start.Truncate(time.Millisecond)
 	for round := range 200 {
@@ -282,8 +282,8 @@ func TestRuleCheck(t *testing.T) {
 	}
 }
 
-// TestRulesSurviveAStoreThatForgets: what the store loses is given back, and a
-// generation never falls below one that living tokens carry.
+// TestRulesSurviveAStoreThatForgets: rules that the store has lost are written back, and a
+// generation never falls below that of living tokens.
 func TestRulesSurviveAStoreThatForgets(t *testing.T) {
 	clock := tokenstest.NewClock(start)
 	store := tokenstest.NewStore(clock.Now)
@@ -324,8 +324,8 @@ func TestRulesSurviveAStoreThatForgets(t *testing.T) {
 	}
 }
 
-// TestOlderGenerationInTheStore: a store that has fallen back to an older
-// generation is given the newer one.
+// TestOlderGenerationInTheStore: a store that has returned to an older generation gets the newer
+// one.
 func TestOlderGenerationInTheStore(t *testing.T) {
 	clock := tokenstest.NewClock(start)
 	store := tokenstest.NewStore(clock.Now)
@@ -354,8 +354,8 @@ func refresh(t *testing.T, rules *tokens.Rules) {
 	}
 }
 
-// TestRulesAreLoadedOnlyWhenTold: no decision before the store knows the longest
-// lifetime that is permitted here.
+// TestRulesAreLoadedOnlyWhenTold: no decision is possible before the store has recorded the longest
+// lifetime that the gateway permits.
 func TestRulesAreLoadedOnlyWhenTold(t *testing.T) {
 	clock := tokenstest.NewClock(start)
 	store := tokenstest.NewStore(clock.Now)
@@ -377,8 +377,8 @@ func TestRulesAreLoadedOnlyWhenTold(t *testing.T) {
 	}
 }
 
-// TestRevisionIsNotGuessed: a rule of one's own says nothing about those of
-// others that came before it.
+// TestRevisionIsNotGuessed: the revision of a rule that this gateway wrote says nothing about
+// earlier rules of other gateways.
 func TestRevisionIsNotGuessed(t *testing.T) {
 	clock := tokenstest.NewClock(start)
 	store := tokenstest.NewStore(clock.Now)
@@ -529,7 +529,8 @@ func TestUnknownRule(t *testing.T) {
 			t.Errorf("%s: CheckOrigin = %v, want %v", name, err, test.want)
 		}
 	}
-	// A rule that this version knows outranks it: what is revoked is refused, not put off.
+	// A rule of a known kind takes precedence: a revoked token is refused, and the error is not
+	// ErrUnavailable.
 	if _, err := rules.Add(t.Context(), tokens.BeforeRule(minted)); err != nil {
 		t.Fatal(err)
 	}

@@ -222,8 +222,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestMixedUpReply: a record that comes back under the wrong id must never become somebody else's
-// identity. It says that the store is mixed up, and nothing about the token.
+// TestMixedUpReply: if the store returns the record of another id, the caller must not get the
+// identity in it. The error says that the store is inconsistent, and nothing about the token.
 func TestMixedUpReply(t *testing.T) {
 	f := newFixture()
 	text, token := f.issue(t)
@@ -435,7 +435,7 @@ func (f *fixture) quiet() *tokens.Service {
 	})
 }
 
-// BenchmarkRefuse bounds what a flood of bad tokens costs: below 1 µs each.
+// BenchmarkRefuse measures the cost of refusing an invalid token: less than 1 µs.
 func BenchmarkRefuse(b *testing.B) {
 	f := newFixture()
 	bearer, _, err := f.Issue(b.Context(), grant)
@@ -456,7 +456,7 @@ func BenchmarkRefuse(b *testing.B) {
 	}
 }
 
-// BenchmarkParseVerify is what every request pays before the look-up.
+// BenchmarkParseVerify measures the work of every request before the look-up.
 func BenchmarkParseVerify(b *testing.B) {
 	f := newFixture()
 	ring := tokens.FixedKeyring(tokens.Key{1, 2, 3})

@@ -81,8 +81,8 @@ func TestWatchExpiry(t *testing.T) {
 	})
 }
 
-// TestWatchExpiryFollowsTheClock: the clock that tokens expire by may go another
-// way than the one that timers run on.
+// TestWatchExpiryFollowsTheClock: the clock for the expiry of tokens may differ from the one of
+// timers.
 func TestWatchExpiryFollowsTheClock(t *testing.T) {
 	for _, factor := range []float64{0.5, 0.9, 1.1, 1.5} {
 		t.Run(fmt.Sprint(factor), func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestWatchRevocations(t *testing.T) {
 	})
 }
 
-// TestForgedPushCutsNothing: a push is a hint, the store decides.
+// TestForgedPushCutsNothing: a push is only a hint, and the store decides.
 func TestForgedPushCutsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, c := newGate(t, nil), newCuts()
@@ -228,7 +228,7 @@ func TestWatchPolicy(t *testing.T) {
 	})
 }
 
-// TestWatchTheDead: what happened between the decision and the registration.
+// TestWatchTheDead: the token ends between the decision and the registration.
 func TestWatchTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, c := newGate(t, nil), newCuts()
@@ -295,8 +295,7 @@ func TestWatchStop(t *testing.T) {
 	})
 }
 
-// TestWatchWhilePushesAreLost: the store is asked once in each bound, and goes on
-// being asked when it could not be.
+// TestWatchWhilePushesAreLost: the store is read once in each bound, and again after a failure.
 func TestWatchWhilePushesAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, c := newGate(t, nil), newCuts()
@@ -331,9 +330,9 @@ func TestWatchWhilePushesAreLost(t *testing.T) {
 	})
 }
 
-// TestManyStreamsCostNoScan: a hundred thousand streams, each with a token of its
-// own, make nobody ask the store for as long as nothing happens, and a rule for
-// one of their clients cuts those of that client only.
+// TestManyStreamsCostNoScan: a hundred thousand streams, each with a token of its own, cause no
+// reads of the store as long as nothing happens, and a rule for one client cuts only the streams of
+// that client.
 func TestManyStreamsCostNoScan(t *testing.T) {
 	streams, doomed := 100_000, 1000
 	if raceEnabled {
@@ -378,8 +377,8 @@ func TestManyStreamsCostNoScan(t *testing.T) {
 	})
 }
 
-// TestWatchOutlastsAnOutage: streams stay open while nobody can say anything
-// about them, and are asked for when somebody can, at a bounded rate.
+// TestWatchOutlastsAnOutage: streams stay open during an outage of the store, and their tokens are
+// read after it, at a limited rate.
 func TestWatchOutlastsAnOutage(t *testing.T) {
 	const streams = 2000
 	synctest.Test(t, func(t *testing.T) {
@@ -411,8 +410,7 @@ func TestWatchOutlastsAnOutage(t *testing.T) {
 	})
 }
 
-// TestWatchOneShardDown: tokens whose shard is away do not keep the others
-// waiting.
+// TestWatchOneShardDown: tokens of a shard that is down do not delay the others.
 func TestWatchOneShardDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, c := newGate(t, nil), newCuts()
@@ -439,7 +437,7 @@ func TestWatchOneShardDown(t *testing.T) {
 	})
 }
 
-// BenchmarkWatch is what one more stream costs, under a token of its own.
+// BenchmarkWatch measures the cost of one more stream with a token of its own.
 func BenchmarkWatch(b *testing.B) {
 	g := newGate(b, func(c *tokens.Config) { c.CacheTTL, c.Rules, c.Clients, c.Decisions = 0, nil, nil, nil })
 	token := tokens.Token{Client: grant.Client, ExpiresAt: time.Now().Add(time.Hour)}

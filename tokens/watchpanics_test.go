@@ -39,7 +39,7 @@ func countPanics(t *testing.T, part panics.Part) (wantPanics func(want uint64, f
 	}
 }
 
-// TestPanicOfAReread: a token whose reading panics is read again later, and the readers go on.
+// TestPanicOfAReread: a token whose read panics is read again later, and the readers continue.
 func TestPanicOfAReread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wantPanics := countPanics(t, panics.Tokens)
@@ -65,8 +65,8 @@ func TestPanicOfAReread(t *testing.T) {
 	})
 }
 
-// TestPanicOfACut: one stream whose end panics does not keep others of the same token open, whatever
-// ends them.
+// TestPanicOfACut: if ending one stream panics, the other streams of the same token end all the
+// same.
 func TestPanicOfACut(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *gate, tokens.Token){
 		"its expiry": func(t *testing.T, _ *gate, token tokens.Token) { time.Sleep(time.Until(token.ExpiresAt)) },
@@ -125,8 +125,8 @@ func (m *moody) Entitled(client string, generation uint64) (scope.List, bool) {
 	return m.policy.Entitled(client, generation)
 }
 
-// TestPanicOfAJudgement: what clients may have cannot be told for one of them. Its streams end, and
-// those of others are judged. Before, the watches stayed locked for ever.
+// TestPanicOfAJudgement: the policy panics for one client. The streams of that client end, and
+// those of others are checked. Before, the watches stayed locked for ever.
 func TestPanicOfAJudgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wantPanics := countPanics(t, panics.Tokens)

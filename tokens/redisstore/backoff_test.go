@@ -13,7 +13,8 @@ import (
 	"snowgate/tokens/redisstore"
 )
 
-// refusing is a server that refuses everybody, with a word or by hanging up, and counts connections.
+// refusing is a server that refuses every client, with an error or by closing the connection, and
+// counts connections.
 func refusing(t *testing.T, word string) (url string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,8 +43,8 @@ func refusing(t *testing.T, word string) (url string, connections *atomic.Int64)
 	return "redis://:secret@" + listener.Addr().String(), connections
 }
 
-// TestOneAsksWhileRedisIsAway: while Redis is away, the breaker alone asks for it, at growing
-// distances; before, the monitor and the feed did too, ten times a second each.
+// TestOneAsksWhileRedisIsAway: while Redis is down, only the breaker probes it, at growing
+// intervals. Before, the monitor and the feed did so too, ten times a second each.
 func TestOneAsksWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	const watched = 3 * time.Second

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// slowServer stands in for a server that answers GET and MGET with the keys, one round
-// trip after the other was asked for, and notes for how many keys each was.
+// slowServer is a server that replies to GET and MGET with the keys, one round trip after the other
+// when the test asks for it, and records the number of keys of each.
 type slowServer struct {
 	roundTrip time.Duration
 
@@ -103,7 +103,7 @@ func valueOf(key string) any {
 	return "value of " + key
 }
 
-// batcher returns one for s, before which there are hooks.
+// batcher returns a batcher for s, behind the given hooks.
 func (s *slowServer) batcher(t *testing.T, hooks ...redis.Hook) *batcher {
 	client := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:1", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -115,7 +115,7 @@ func (s *slowServer) batcher(t *testing.T, hooks ...redis.Hook) *batcher {
 	return &batcher{client: client, timeout: 250 * time.Millisecond}
 }
 
-// wantIdle expects nothing to be left behind when all is quiet.
+// wantIdle checks that nothing is left when all commands have ended.
 func (b *batcher) wantIdle(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
@@ -190,7 +190,7 @@ func sum(numbers []int) (total int) {
 	return total
 }
 
-// While a response is not late, those that come wait for it. One that is late holds nobody up.
+// While a reply is not late, later commands wait for it. A late reply delays no command.
 func TestLateResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: 100 * time.Millisecond}
@@ -255,7 +255,7 @@ func TestFarAway(t *testing.T) {
 	})
 }
 
-// A command that is alone goes its way as without a batcher.
+// A lone command is sent as without a batcher.
 func TestOneCommandAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: time.Millisecond}
@@ -272,7 +272,7 @@ func TestOneCommandAtATime(t *testing.T) {
 	})
 }
 
-// All values that are asked for together are one command, beside whatever else is asked.
+// All reads of values at the same time are one MGET, beside any other commands.
 func TestValuesAreOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: time.Millisecond}
@@ -313,7 +313,7 @@ func TestValuesAreOneCommand(t *testing.T) {
 	})
 }
 
-// A response of a server that is none, or has too few values, is nobody's value.
+// An invalid reply, or one with too few values, gives no caller a value.
 func TestValueAt(t *testing.T) {
 	refused := errors.New("refused")
 	values := redis.NewSliceCmd(t.Context(), "mget")
@@ -335,7 +335,7 @@ func TestValueAt(t *testing.T) {
 	}
 }
 
-// An error of one command does not concern the others.
+// An error of one command does not affect the others.
 func TestErrorsOfOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: time.Millisecond}
@@ -356,8 +356,8 @@ func TestErrorsOfOneCommand(t *testing.T) {
 	})
 }
 
-// No caller waits longer than its context lasts, whatever the server does, and commands without a
-// caller are not sent.
+// No caller waits longer than its context, whatever the server does, and a command without a caller
+// is not sent.
 func TestPatienceOfAWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: time.Hour}
@@ -388,7 +388,7 @@ func TestPatienceOfAWaiter(t *testing.T) {
 	})
 }
 
-// A batch that fails takes its lane with it no more than one that does not.
+// A batch that fails frees its lane like any other.
 func TestFailedBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowServer{roundTrip: time.Millisecond, lost: errors.New("connection reset")}

@@ -25,8 +25,8 @@ func saveID(t *testing.T, store *redisstore.Store, id idgen.ID) error {
 	return store.Save(t.Context(), r, time.Hour)
 }
 
-// perNode is how many tokens each shard gets, and how many ids of each are
-// tried that no token has.
+// perNode is the number of tokens for each shard, and the number of ids of each shard that are
+// tried without a token.
 const perNode = 20
 
 // spread returns ids whose tokens are on s.
@@ -48,8 +48,7 @@ func together(ids []idgen.ID, f func(idgen.ID)) {
 	wg.Wait()
 }
 
-// shards judges all tokens of a cluster, and ids that no token has, while some
-// shards may be down.
+// shards validates all tokens of a cluster, and ids without a token, while some shards may be down.
 type shards struct {
 	cluster      *redistest.Cluster
 	store        *redisstore.Store
@@ -77,8 +76,8 @@ func startShards(t *testing.T) *shards {
 	return s
 }
 
-// check wants the tokens of all shards but those that are down judged, and those
-// of the others refused for want of Redis.
+// check expects decisions about the tokens of all shards but those that are down, and
+// ErrUnavailable for the tokens of these.
 func (s *shards) check(t *testing.T, down ...*redistest.Server) {
 	t.Helper()
 	dead := make(map[*redistest.Server]bool)
@@ -103,8 +102,8 @@ func (s *shards) check(t *testing.T, down ...*redistest.Server) {
 	}
 }
 
-// TestClusterShardDown: the tokens of one shard cannot be judged while it is
-// down; all others can, and at no time is a token taken for unknown.
+// TestClusterShardDown: the tokens of one shard cannot be validated while it is down. All others
+// can, and no token is ever taken for unknown.
 func TestClusterShardDown(t *testing.T) {
 	t.Parallel()
 	s := startShards(t)
@@ -129,8 +128,7 @@ func TestClusterShardDown(t *testing.T) {
 	sees("failed")
 	s.check(t, victim)
 
-	// With full coverage the other shards give no response, either: still not
-	// "unknown".
+	// With full coverage the other shards do not reply either; the result is still not "unknown".
 	for _, node := range s.cluster.Nodes {
 		if node == victim {
 			continue
@@ -146,7 +144,7 @@ func TestClusterShardDown(t *testing.T) {
 	s.check(t, s.cluster.Nodes...)
 }
 
-// recovers waits until every token is judged again.
+// recovers waits until every token can be validated again.
 func (s *shards) recovers(t *testing.T) {
 	t.Helper()
 	s.cluster.Nodes[0].Eventually("have all its tokens judged", func() bool {

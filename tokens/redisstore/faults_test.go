@@ -22,7 +22,7 @@ const (
 	stall  = 2 * time.Second
 )
 
-// operations are all that need a response of Redis.
+// operations lists the operations that need a reply of Redis.
 func operations(store *redisstore.Store) map[string]func(context.Context) error {
 	r := tokenstest.SampleRecord(9)
 	return map[string]func(context.Context) error{
@@ -34,8 +34,8 @@ func operations(store *redisstore.Store) map[string]func(context.Context) error 
 	}
 }
 
-// allUnavailable checks that every operation is refused in time, with one of
-// the kinds, and nothing about tokens or passwords in the error.
+// allUnavailable checks that every operation fails in time with one of the kinds, and that the
+// errors contain nothing about tokens or passwords.
 func allUnavailable(t *testing.T, store *redisstore.Store, password string, kinds ...string) {
 	t.Helper()
 	for name, op := range operations(store) {
@@ -196,7 +196,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// TestMuteServer: something accepts connections and never says a word.
+// TestMuteServer: a server accepts connections and never sends a byte.
 func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -293,8 +293,8 @@ func TestMissingRight(t *testing.T) {
 	wantUnavailable(t, "LoadRules", err, redisstore.KindAuth)
 }
 
-// TestReplica: a replica may lack what its primary has, so "no such key" from
-// it says nothing.
+// TestReplica: a replica may lack records of its primary, so its reply that a key does not exist
+// proves nothing.
 func TestReplica(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
@@ -363,7 +363,7 @@ func TestLoading(t *testing.T) {
 	allWork(t, store)
 }
 
-// TestOneCallersDeadlineIsItsOwn: short contexts of some do not stop others.
+// TestOneCallersDeadlineIsItsOwn: short deadlines of some callers do not affect others.
 func TestOneCallersDeadlineIsItsOwn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -12,8 +12,8 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestFeed: what one gateway writes, another one knows by push, on every
-// topology; for clusters see TestFeedInACluster.
+// TestFeed: a write of one gateway reaches another one by push, on every topology; for clusters see
+// TestFeedInACluster.
 func TestFeed(t *testing.T) {
 	for name, address := range map[string]func(*testing.T) string{
 		"embedded":   startEmbedded,
@@ -95,8 +95,8 @@ func TestFeedCoalescesBursts(t *testing.T) {
 	g.confirmedAnew()
 }
 
-// TestFeedActsOnTheLastPush: a message that comes while a follower reads makes
-// it read once more.
+// TestFeedActsOnTheLastPush: after a message that arrives while a follower reads, the follower
+// reads once more.
 func TestFeedActsOnTheLastPush(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -143,8 +143,7 @@ func TestFeedIgnoresForgeries(t *testing.T) {
 	g.eventually("hear the truth", func() bool { return g.heard(5) == 1 })
 }
 
-// TestFeedAfterACut: what was missed while there was no connection is read when
-// there is one.
+// TestFeedAfterACut: changes during a lost connection are read when there is a new one.
 func TestFeedAfterACut(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -171,8 +170,8 @@ func TestFeedAfterACut(t *testing.T) {
 	}
 }
 
-// TestFeedSilentSubscription: connections with a subscription stay open and
-// nothing comes through, as behind a firewall that has forgotten them.
+// TestFeedSilentSubscription: connections with a subscription stay open but get no data, as behind
+// a firewall that has dropped their state.
 func TestFeedSilentSubscription(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -211,8 +210,7 @@ func TestFeedFrozenServer(t *testing.T) {
 	}
 }
 
-// TestFeedWithoutTheRightToSubscribe: without the right to subscribe everything still
-// arrives.
+// TestFeedWithoutTheRightToSubscribe: all changes still arrive without the right to subscribe.
 func TestFeedWithoutTheRightToSubscribe(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -266,8 +264,8 @@ func TestFeedFailingFollower(t *testing.T) {
 	g.confirmedAnew()
 }
 
-// TestFeedNoticesAnotherServer: the revision is the same and the server is not
-// what it was, as after a failover that lost writes and made as many others.
+// TestFeedNoticesAnotherServer: the revision is the same but the server has lost writes and made as
+// many others, as after a failover.
 func TestFeedNoticesAnotherServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--enable-debug-command", "local")
@@ -360,7 +358,7 @@ func revision(t *testing.T, server *redistest.Server) uint64 {
 	return v
 }
 
-// TestFeedFollowsAFailover: the subscription goes where Sentinel points.
+// TestFeedFollowsAFailover: the subscription moves to the server that Sentinel names.
 func TestFeedFollowsAFailover(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)

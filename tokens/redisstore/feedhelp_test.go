@@ -29,7 +29,7 @@ func (g *gateway) rule(id string) tokens.Rule {
 
 func (g *gateway) knows(id string) bool { return g.rule(id).ID == id }
 
-// counter is a follower that counts, and fails or waits if it is told to.
+// counter is a follower that counts, and fails or waits on request.
 type counter struct {
 	changes, full atomic.Int64
 	fail          atomic.Bool
@@ -68,7 +68,7 @@ type refresh func(ctx context.Context) error
 
 func (f refresh) Refresh(ctx context.Context) error { return f(ctx) }
 
-// gateway is one store with a running feed and all that it reports.
+// gateway is one store with a running feed, and all reports of the feed.
 type gateway struct {
 	t     *testing.T
 	store *redisstore.Store
@@ -150,7 +150,7 @@ func (g *gateway) pushes(kind string) (n int) {
 	return n
 }
 
-// settled waits until the feed is subscribed and has confirmed what came of it.
+// settled waits until the feed is subscribed and has confirmed the followers since.
 func (g *gateway) settled() {
 	g.t.Helper()
 	g.eventually("subscribe", func() bool { return g.subscribed() == nil })
@@ -182,7 +182,7 @@ func (g *gateway) addRule(r tokens.Rule) tokens.Rule {
 	return stored
 }
 
-// eventually polls, for states of other processes.
+// eventually polls until a state of another process is reached.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -250,14 +250,14 @@ func (w *wire) set(change func()) {
 	w.flowing.Broadcast()
 }
 
-// Silence stops all bytes on subscriptions, or on every connection, those that
-// are made meanwhile included; nothing is closed.
+// Silence stops all bytes on subscriptions or on every connection, new connections included; it
+// closes none.
 func (w *wire) Silence(all bool) { w.set(func() { w.silent, w.silentPushes = all, true }) }
 
-// Flow lets bytes through again, those that were held up as well.
+// Flow ends the silence and forwards the bytes that were held back.
 func (w *wire) Flow() { w.set(func() { w.silent, w.silentPushes, w.refuse = false, false, false }) }
 
-// Cut closes all connections. Refuse does so, and with those that come, too.
+// Cut closes all connections. Refuse does so too, and also closes new ones.
 func (w *wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

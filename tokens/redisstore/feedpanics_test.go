@@ -38,8 +38,8 @@ func (h *faultyHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	return next
 }
 
-// TestPanicsOfAFeed: whatever of the feed panics, it goes on, and what happens afterwards is known as
-// before.
+// TestPanicsOfAFeed: whatever part of the feed panics, the feed continues, and later changes arrive
+// as before.
 func TestPanicsOfAFeed(t *testing.T) {
 	store := open(t, redisstore.Options{URL: startEmbedded(t), Timeout: 2 * time.Second})
 	beats := &faultyHook{name: "publish"}
@@ -131,7 +131,7 @@ func countFeedPanics(t *testing.T) (wantPanics func(what string, want int)) {
 	}
 }
 
-// TestPanicOfARefresh: whoever waits for a refresh that panics is told so, and not that all is well.
+// TestPanicOfARefresh: a caller that waits for a refresh that panics gets an error.
 func TestPanicOfARefresh(t *testing.T) {
 	store := open(t, redisstore.Options{URL: startEmbedded(t), Timeout: 2 * time.Second})
 	failures := make(chan error, 64)

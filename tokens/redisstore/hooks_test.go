@@ -11,8 +11,8 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestConnectionsAreReadAndWrittenBehindTheScheduler: those of TCP, and others are what they
-// were.
+// TestConnectionsAreReadAndWrittenBehindTheScheduler: this is so for TCP connections; others are
+// not changed.
 func TestConnectionsAreReadAndWrittenBehindTheScheduler(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,8 +36,8 @@ func TestConnectionsAreReadAndWrittenBehindTheScheduler(t *testing.T) {
 	}
 }
 
-// TestThePoolSeesWhatHasEnded: of connections that Redis has closed while they were idle none is
-// lent, and no command fails because of them.
+// TestThePoolSeesWhatHasEnded: the pool does not hand out idle connections that Redis has closed,
+// and no command fails because of them.
 func TestThePoolSeesWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

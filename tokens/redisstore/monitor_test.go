@@ -11,8 +11,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// monitored runs a monitor of store until the test ends and hands out the
-// changes it reports.
+// monitored runs a monitor of store until the test ends, and returns the changes that it reports.
 func monitored(t *testing.T, store *redisstore.Store, cfg redisstore.MonitorConfig) (*redisstore.Monitor, <-chan redisstore.Health) {
 	t.Helper()
 	changes := make(chan redisstore.Health, 16)
@@ -126,7 +125,8 @@ func TestMonitorWithoutServer(t *testing.T) {
 	}
 }
 
-// TestMonitorNamesMissingRights: a user who may not read tokens any more is no user who can decide.
+// TestMonitorNamesMissingRights: Redis is not reachable for a user who has lost the right to read
+// tokens.
 func TestMonitorNamesMissingRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

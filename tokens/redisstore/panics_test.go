@@ -48,8 +48,8 @@ func countPanics(t *testing.T, part panics.Part) (wantPanics func(want uint64, t
 	}
 }
 
-// panicking panics in a round trip of more than one command, once what came before has been
-// answered.
+// panicking panics in a round trip with more than one command, once the commands before have a
+// reply.
 type panicking struct {
 	slowServer
 	broken bool
@@ -65,7 +65,7 @@ func (p *panicking) ProcessPipelineHook(redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// TestPanicOfABatch: all who share the round trip get the panic as their error, and none a response.
+// TestPanicOfABatch: all commands of the round trip get the panic as their error, and none a reply.
 // The lane is free again.
 func TestPanicOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestPanicOfABatch(t *testing.T) {
 	})
 }
 
-// TestPanicOfALoneCommand: the caller has the panic, and the lane is free again.
+// TestPanicOfALoneCommand: the caller gets the panic, and the lane is free again.
 func TestPanicOfALoneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowServer{}
@@ -132,9 +132,9 @@ func TestPanicOfALoneCommand(t *testing.T) {
 	})
 }
 
-// garbler is a Redis that answers a GET or an MGET with the keys, but for those of "bad": there it
-// announces text of a length over which go-redis panics. What it has left to say on that
-// connection it says with the next command.
+// garbler is a Redis that replies to a GET or an MGET with the keys. For keys of "bad", it
+// announces a text with a length at which go-redis panics, and sends the rest of the reply with the
+// reply to the next command.
 type garbler struct {
 	mu    sync.Mutex
 	conns int
@@ -218,9 +218,9 @@ func readCommand(r *bufio.Reader) (words []string, err error) {
 	return words, nil
 }
 
-// TestPanicOverAReply: a server says what go-redis panics over. Whoever waits for that reply gets an
-// error, and nobody gets what was left on the connection. Before, a panic in a goroutine of go-redis,
-// as there are with clusters, ended the process.
+// TestPanicOverAReply: go-redis panics on a reply of the server. Callers that wait for that reply
+// get an error, and none gets the rest of the reply. Before, a panic in a goroutine of go-redis, as
+// with clusters, ended the process.
 func TestPanicOverAReply(t *testing.T) {
 	wantPanics := countPanics(t, panics.Redis)
 	server := new(garbler)
@@ -269,8 +269,8 @@ type mute struct{ redis.UniversalClient }
 
 func (mute) Publish(context.Context, string, any) *redis.IntCmd { panic("a fault of the test") }
 
-// TestPanicOfABeat: the goroutine that looks after a subscription panics. That is the end of the
-// subscription, which the feed replaces.
+// TestPanicOfABeat: the goroutine that checks a subscription panics. The subscription ends, and the
+// feed replaces it.
 func TestPanicOfABeat(t *testing.T) {
 	wantPanics := countPanics(t, panics.Feed)
 	server, err := embedded.Start()

@@ -19,8 +19,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestRevocationsLeaveNothing: a token that is revoked is gone, and so is every
-// trace of it.
+// TestRevocationsLeaveNothing: a revoked token leaves no data in Redis.
 func TestRevocationsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	const count = 2000
@@ -51,8 +50,7 @@ func TestRevocationsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestFullServerRevokes: what frees tokens, or makes the most of those that are
-// left invalid, must work when there is no room.
+// TestFullServerRevokes: all kinds of revocation work while Redis is full.
 func TestFullServerRevokes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
@@ -76,7 +74,7 @@ func TestFullServerRevokes(t *testing.T) {
 	g.confirmedAnew()
 }
 
-// TestRuleIsOneWrite: one command, whatever it revokes, and one message.
+// TestRuleIsOneWrite: a rule is one command and one message, whatever it revokes.
 func TestRuleIsOneWrite(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -123,8 +121,7 @@ func dirty(t *testing.T, server *redistest.Server) int {
 	return 0
 }
 
-// TestPruning: writes forget what has ended, a bounded part each, and nothing
-// else.
+// TestPruning: each write removes a limited number of ended rules, and nothing else.
 func TestPruning(t *testing.T) {
 	t.Parallel()
 	const ended, living = 2000, 1000
@@ -179,8 +176,7 @@ func TestPruning(t *testing.T) {
 	}
 }
 
-// TestRuleOutlastsUnknownLifetimes: as long as nobody has said how long tokens
-// live, rules stay.
+// TestRuleOutlastsUnknownLifetimes: rules are kept as long as no gateway has recorded a lifetime.
 func TestRuleOutlastsUnknownLifetimes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -292,7 +288,7 @@ func TestWaitForReplicasOfACluster(t *testing.T) {
 	if _, _, err := store.AddRule(t.Context(), tokens.ClientRule("orders")); err != nil {
 		t.Errorf("AddRule = %v", err)
 	}
-	// The shard of one token loses its replica. The others do not care.
+	// The shard of one token loses its replica. This does not affect the others.
 	opts.WaitTimeout = 50 * time.Millisecond
 	store = open(t, opts)
 	lonely := cluster.Owner(keyOf(ids[6]))
@@ -316,7 +312,7 @@ func TestWaitForReplicasOfACluster(t *testing.T) {
 	}
 }
 
-// TestWaitForReplicas: a revocation that no replica has is made and is an error.
+// TestWaitForReplicas: a revocation that no replica has is made, and returns an error.
 func TestWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
@@ -353,8 +349,8 @@ func TestWaitForReplicas(t *testing.T) {
 	}
 }
 
-// TestFeedEnds: nothing of it is left, whatever it was doing. It does not run
-// beside other tests.
+// TestFeedEnds: a feed leaves nothing behind, whatever it was doing. This test does not run in
+// parallel with others.
 func TestFeedEnds(t *testing.T) {
 	server := redistest.Start(t)
 	wire := startWire(t, server.Addr())

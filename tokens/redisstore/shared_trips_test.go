@@ -17,10 +17,10 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestSharedTripsThatBreak: while the server cuts its connections again and again,
-// many write and read records of their own, and some lose patience. Each is told
-// about its own record or that nothing is known: never about another record, and
-// never that there is none or that its id was taken.
+// TestSharedTripsThatBreak: the server closes its connections again and again while many goroutines
+// write and read records of their own, and some give up early. Each gets a result about its own
+// record, or ErrUnavailable: never another record, and never that there is none or that its id was
+// taken.
 func TestSharedTripsThatBreak(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -55,8 +55,7 @@ func TestSharedTripsThatBreak(t *testing.T) {
 	working.Wait()
 }
 
-// roundTrip saves a record that only its id has, and reads it. It reports
-// whether both were answered.
+// roundTrip saves a record that only its id has, and reads it. It reports whether both got a reply.
 func roundTrip(ctx context.Context, t *testing.T, store *redisstore.Store, id idgen.ID) bool {
 	record := tokenstest.SampleRecord(1)
 	record.Token.ID = id
@@ -80,8 +79,8 @@ func roundTrip(ctx context.Context, t *testing.T, store *redisstore.Store, id id
 	return true
 }
 
-// TestNonsenseAmongOthers: a key that holds no record is trouble for who asks for it, and for
-// nobody whose question went the same way.
+// TestNonsenseAmongOthers: the caller that reads a key with an invalid record gets an error, and
+// others in the same round trip do not.
 func TestNonsenseAmongOthers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -17,7 +17,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// commands is an observer that remembers.
+// commands is an observer that records commands.
 type commands struct {
 	mu  sync.Mutex
 	got []string
@@ -137,7 +137,7 @@ func testEpoch(t *testing.T, store *redisstore.Store) {
 	}
 }
 
-// TestClaimAfterAnEarlierVersion: what earlier versions left says what they were configured with.
+// TestClaimAfterAnEarlierVersion: the data of an earlier version shows its configuration.
 func TestClaimAfterAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -226,7 +226,8 @@ func TestKeyLayout(t *testing.T) {
 	}
 }
 
-// TestNonsenseInTheStore: what somebody else wrote is trouble, not a verdict.
+// TestNonsenseInTheStore: for an invalid record, the error is ErrUnavailable, and not a decision
+// about the token.
 func TestNonsenseInTheStore(t *testing.T) {
 	server := redistest.Start(t)
 	store := open(t, redisstore.Options{URL: server.URL()})

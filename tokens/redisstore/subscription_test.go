@@ -15,8 +15,7 @@ import (
 	"snowgate/tokens/tokenstest/redistest"
 )
 
-// TestBeats: a subscription in good health outlives its beats, by whichever way
-// they go.
+// TestBeats: a working subscription continues with every kind of beat.
 func TestBeats(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -55,7 +54,7 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// TestAstray: replies that no healthy subscription gets are the end of it.
+// TestAstray: an invalid reply ends the subscription.
 func TestAstray(t *testing.T) {
 	store, err := Open(Options{URL: "unix:///nonexistent/redis.sock"})
 	if err != nil {
@@ -91,8 +90,8 @@ func TestAstray(t *testing.T) {
 	}
 }
 
-// TestGarbledReplies: something that is not Redis answers a subscription, with
-// what go-redis is not made for.
+// TestGarbledReplies: a server that is not Redis replies to a subscription with data that go-redis
+// does not expect.
 func TestGarbledReplies(t *testing.T) {
 	for _, reply := range []string{
 		"*1\r\n$4\r\npong\r\n", "*0\r\n", "*1\r\n:5\r\n", "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n$1\r\nx\r\n",

@@ -69,10 +69,10 @@ func TestTLS(t *testing.T) {
 	secure := strings.Replace(server.URL(), "redis://", "rediss://", 1)
 	secure = strings.Replace(secure, server.Addr(), address, 1)
 	allWork(t, open(t, redisstore.Options{URL: secure + "?skip_verify=true", Timeout: time.Second}))
-	// A certificate that nobody vouches for is no server of ours. That is found
-	// out in the handshake, for which a busy machine needs its time.
+	// A server with a certificate of an unknown CA is refused. This is found in the handshake, for
+	// which a busy machine needs its time.
 	allUnavailable(t, open(t, redisstore.Options{URL: secure, Timeout: 5 * time.Second}), server.Password(), redisstore.KindTLS)
-	// Neither is one that speaks no TLS.
+	// A server without TLS is refused as well.
 	plain := strings.Replace(server.URL(), "redis://", "rediss://", 1)
 	allUnavailable(t, open(t, redisstore.Options{URL: plain + "?skip_verify=true"}), server.Password())
 }

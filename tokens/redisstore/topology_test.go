@@ -83,7 +83,7 @@ func TestSentinelFailover(t *testing.T) {
 		role, err := replica.TryDo("ROLE")
 		return err == nil && strings.Contains(role, "master")
 	})
-	// How long Sentinel takes to say so is its own affair.
+	// The time until Sentinel reports the new primary is not part of the test.
 	sentinel.Eventually("tell of the new primary", func() bool {
 		return strings.Contains(sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"), strings.TrimPrefix(replica.Addr(), "127.0.0.1:"))
 	})
@@ -104,8 +104,8 @@ func wantUnavailableOrNil(t *testing.T, what string, err error) {
 	}
 }
 
-// TestSentinelThatKnowsNoPrimary: its response is "nil", which must not be taken
-// for the response that a token does not exist.
+// TestSentinelThatKnowsNoPrimary: its reply is "nil", which must not be taken for the reply that a
+// token does not exist.
 func TestSentinelThatKnowsNoPrimary(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
