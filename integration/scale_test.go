@@ -39,6 +39,15 @@ func scaleSize(usual, full int) int {
 	return usual
 }
 
+// notUnderRace skips a test whose gateways are measured and not searched for races: that would only be
+// slow. The tests without the race detector run it.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("it runs without the race detector")
+	}
+}
+
 // scaleRow notes one measurement.
 func scaleRow(t *testing.T, what, format string, args ...any) {
 	t.Helper()
@@ -168,6 +177,7 @@ func loadOf(server *redistest.Server) redisLoad {
 // TestScaleOfGateways: many idle gateways cost one Redis little, and a revocation reaches all of them
 // at once.
 func TestScaleOfGateways(t *testing.T) {
+	notUnderRace(t)
 	cuttest.SkipUnlessWhole(t, "the gateways are in this process")
 	size := scaleSize(20, 1000)
 	server := redistest.Start(t, "--maxclients", "20000")
@@ -211,6 +221,7 @@ func TestScaleOfGateways(t *testing.T) {
 
 // TestScaleOfAnOutage: gateways whose Redis is away do not storm it.
 func TestScaleOfAnOutage(t *testing.T) {
+	notUnderRace(t)
 	cuttest.SkipUnlessWhole(t, "the gateways are in this process")
 	size := scaleSize(20, 300) // each of its connections takes three descriptors here
 	server := redistest.Start(t)
@@ -326,6 +337,7 @@ func fillTokens(t *testing.T, store *redisstore.Store, count int) {
 
 // TestScaleOfTokens: what live tokens take of one Redis, and how long it takes to read one of them.
 func TestScaleOfTokens(t *testing.T) {
+	notUnderRace(t)
 	count := scaleSize(50_000, 10_000_000)
 	server := redistest.Start(t, "--appendonly", "no")
 	store, err := redisstore.Open(redisstore.Options{URL: server.URL() + "?read_timeout=1m&write_timeout=1m", Timeout: 5 * time.Second})
@@ -362,6 +374,7 @@ func TestScaleOfTokens(t *testing.T) {
 
 // TestScaleOfShards: a cluster gets as many tokens on each of its shards.
 func TestScaleOfShards(t *testing.T) {
+	notUnderRace(t)
 	count := scaleSize(30_000, 3_000_000)
 	cluster := redistest.StartCluster(t, 3)
 	store, err := redisstore.Open(redisstore.Options{URL: cluster.URL() + "&read_timeout=1m&write_timeout=1m", Timeout: 5 * time.Second})
