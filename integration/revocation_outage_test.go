@@ -173,7 +173,7 @@ func TestFailoverForgetsARevocation(t *testing.T) {
 }
 
 // TestFailoverForgetsASingleRevocation: one token is revoked, and the primary dies before its replica
-// has heard of it. The gateways that did revoke it again, and no others are touched.
+// has heard of it. The gateway that revoked it does so again, and no other token is touched.
 func TestFailoverForgetsASingleRevocation(t *testing.T) {
 	t.Parallel()
 	f, primary, replica := newSentinelFleet(t)

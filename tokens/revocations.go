@@ -100,7 +100,6 @@ func (s *Service) check(t *Token, o Origin) error {
 // of the token.
 func (s *Service) Dropped(id idgen.ID) {
 	s.forget(id)
-	s.writeBack.add(id)
 	s.watches.reread(id)
 }
 
@@ -113,7 +112,7 @@ func (s *Service) Gap() {
 }
 
 // WritesLost reports that the store may have lost its last writes, as in a failover. Tokens that
-// any gateway revoked within the last minute, and that are in the store again, are revoked again.
+// this service revoked within the last minute, and that are in the store again, are revoked again.
 // [Service.Gap] does so as well.
 func (s *Service) WritesLost() { s.writeBack.compare() }
 

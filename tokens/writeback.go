@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"snowgate/idgen"
+	"snowgate/internal/deadline"
 	"snowgate/internal/panics"
 )
 
@@ -21,16 +22,17 @@ const (
 	writeBackReaders = 16
 )
 
-// writeBack remembers the tokens that this or another gateway has revoked within the last minute.
-// When the store may have lost its last writes, it reads each of them and deletes again those that
-// have come back. It repeats failed reads until the revocation is too old.
+// writeBack remembers the tokens that this gateway has revoked within the last minute. When the store
+// may have lost its last writes, it reads each of them and deletes again those that have come back. It
+// repeats failed reads until the revocation is too old. It does not remember revocations that were
+// only heard of: a push is a hint, and whoever can forge one must not be able to delete a token.
 type writeBack struct {
 	s *Service
 
 	mu      sync.Mutex
 	lately  []revokedAt // the oldest first
 	running bool
-	again   bool // the store may have lost writes since the running comparison began
+	all     bool // the store may have lost writes since the last round
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -54,24 +56,22 @@ func (b *writeBack) close() {
 	b.ended.Wait()
 }
 
-// add records a revocation.
+// add records a revocation that this gateway has made.
 func (b *writeBack) add(id idgen.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if last := len(b.lately) - 1; last >= 0 && b.lately[last].id == id {
-		return // a gateway hears of its own revocations, too
-	}
 	if len(b.lately) == writeBackMost {
 		b.lately = append(b.lately[:0], b.lately[writeBackMost/4:]...)
 	}
 	b.lately = append(b.lately, revokedAt{id, time.Now()})
 }
 
-// compare starts to compare the store with the recorded revocations.
+// compare starts to compare the store with all recorded revocations.
 func (b *writeBack) compare() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.again = b.running; b.running || b.ctx.Err() != nil || len(b.lately) == 0 {
+	b.all = true
+	if b.running || b.ctx.Err() != nil || len(b.lately) == 0 {
 		return
 	}
 	b.running = true
@@ -86,67 +86,39 @@ func (b *writeBack) broke(error) {
 }
 
 func (b *writeBack) run() {
-	for ids := b.remembered(); len(ids) > 0; {
-		failed := b.deleteAgain(ids)
-		if len(failed) > 0 && !b.pause() {
-			return
+	var failed []idgen.ID
+	for ids := b.next(nil); len(ids) > 0; ids = b.next(failed) {
+		failed = b.deleteAgain(ids)
+		if len(failed) > 0 && deadline.Sleep(b.ctx, watchRetry) != nil {
+			return // the service is closed
 		}
-		ids = b.next(failed)
 	}
 }
 
-// remembered returns the ids that are young enough, each once, and drops the others.
-func (b *writeBack) remembered() (ids []idgen.ID) {
+// next returns the ids for the next round, each once: all of them if the store may have lost writes
+// since the last one, or else those of failed. It drops the revocations that are too old. If no id is
+// left, the comparison ends.
+func (b *writeBack) next(failed []idgen.ID) (ids []idgen.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.young()
-}
-
-// young is remembered for a caller that holds mu.
-func (b *writeBack) young() (ids []idgen.ID) {
+	wanted := make(map[idgen.ID]bool, len(failed))
+	for _, id := range failed {
+		wanted[id] = true
+	}
 	kept, seen := b.lately[:0], make(map[idgen.ID]bool, len(b.lately))
 	for _, r := range b.lately {
-		if time.Since(r.at) <= writeBackAge && !seen[r.id] {
-			seen[r.id] = true
-			kept, ids = append(kept, r), append(ids, r.id)
+		if time.Since(r.at) > writeBackAge || seen[r.id] {
+			continue
+		}
+		seen[r.id] = true
+		kept = append(kept, r)
+		if b.all || wanted[r.id] {
+			ids = append(ids, r.id)
 		}
 	}
-	b.lately = kept
+	b.lately, b.all = kept, false
+	b.running = len(ids) > 0
 	return ids
-}
-
-// next returns the ids for the next round: all of them if the store may have lost writes meanwhile,
-// or else those of failed that are young enough. If there are none, the comparison ends.
-func (b *writeBack) next(failed []idgen.ID) []idgen.ID {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	ids := b.young()
-	if !b.again {
-		young := make(map[idgen.ID]bool, len(ids))
-		for _, id := range ids {
-			young[id] = true
-		}
-		ids = ids[:0]
-		for _, id := range failed {
-			if young[id] {
-				ids = append(ids, id)
-			}
-		}
-	}
-	b.again, b.running = false, len(ids) > 0
-	return ids
-}
-
-// pause waits before failed ids are tried again. It reports false if the service is closed.
-func (b *writeBack) pause() bool {
-	timer := time.NewTimer(watchRetry)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-b.ctx.Done():
-		return false
-	}
 }
 
 // deleteAgain deletes those of ids that the store has, and returns those for which the store
