@@ -139,7 +139,7 @@ promises: ## Run at full size the tests that CI runs with smaller numbers: bench
 	bench/promises
 
 .PHONY: scale
-scale: ## A thousand gateways, ten million tokens, three shards: bench/results/scaling.md. Takes ten minutes and 6 GB of memory.
+scale: ## A thousand gateways, ten million tokens, three shards: bench/results/scaling.md. Takes two minutes and 4 GB of memory.
 	bench/scale
 
 .PHONY: kubernetes

@@ -135,7 +135,9 @@ func (g *Gateway) connect() (err error) {
 func (g *Gateway) collect() {
 	g.metrics.CollectIDs(g.ids.series)
 	g.metrics.CollectShared(g.shared.sharedSeries)
-	g.metrics.CollectRemarks(func() map[string]float64 { return g.storage.remarkSeries(g.monitor.Health()) })
+	for _, name := range redisstore.RemarkNames {
+		g.metrics.CollectRemark(name, func() bool { return g.storage.hasRemark(g.monitor.Health(), name) })
+	}
 	g.metrics.CollectReplicas(g.routing.replicaSeries)
 	for _, part := range panics.Parts() {
 		g.metrics.CollectPanics(part.String(), func() uint64 { return panics.Count(part) })

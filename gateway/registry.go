@@ -12,14 +12,16 @@ import (
 	"snowgate/clients/redisclients"
 	"snowgate/config"
 	"snowgate/internal/deadline"
+	"snowgate/tokens/redisstore"
 )
 
 // flushPause is how often the last uses of client secrets are written down.
 const flushPause = time.Minute
 
-// connectTime is the time for an operation in Redis that no request for a service waits for: it may
-// need a new connection, which takes up to three round trips before its own.
-func connectTime(cfg config.Config) time.Duration { return max(4*cfg.StoreTimeout, time.Second) }
+// patientTimeout is the timeout of operations in Redis for which no request for a service waits.
+func patientTimeout(cfg config.Config) time.Duration {
+	return max(redisstore.PatientTimeout(cfg.StoreTimeout), time.Second)
+}
 
 // openRegistry connects the clients to those that Redis keeps.
 func (g *shared) openRegistry() {
@@ -30,7 +32,7 @@ func (g *shared) openRegistry() {
 		g.log.Error().Str("client", id).Msg("the registry has a client that is configured, too: the configured one counts; delete the other")
 	})
 	g.registry = redisclients.New(g.store.Client(), g.clients, redisclients.Options{
-		Prefix: g.cfg.KeyPrefix, Timeout: connectTime(g.cfg), MaxTTL: g.cfg.TokenMaxTTL, Now: g.clock.Time,
+		Prefix: g.cfg.KeyPrefix, Timeout: patientTimeout(g.cfg), MaxTTL: g.cfg.TokenMaxTTL, Now: g.clock.Time,
 		Report: func(err error) { g.log.Warn().Err(err).Msg("the client registry") },
 	})
 }

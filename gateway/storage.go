@@ -100,16 +100,9 @@ func (r *storage) remarks(h redisstore.Health) []redisstore.Remark {
 	return h.Settings.Remarks(r.cfg.WaitReplicas)
 }
 
-// remarkSeries returns 1 for the names of the remarks that apply, and 0 for the others.
-func (r *storage) remarkSeries(h redisstore.Health) map[string]float64 {
-	series := make(map[string]float64, len(redisstore.RemarkNames))
-	for _, name := range redisstore.RemarkNames {
-		series[name] = 0
-	}
-	for _, remark := range r.remarks(h) {
-		series[remark.Name] = 1
-	}
-	return series
+// hasRemark reports whether there is a remark of that name.
+func (r *storage) hasRemark(h redisstore.Health, name string) bool {
+	return slices.ContainsFunc(r.remarks(h), func(remark redisstore.Remark) bool { return remark.Name == name })
 }
 
 // remarkTexts returns the texts of remarks.

@@ -187,7 +187,7 @@ func workerSource(ctx context.Context, cfg config.Config, store *redisstore.Stor
 		return redislease.New(store.Client(), choice, redislease.Options{
 			Address:        net.JoinHostPort(self, port),
 			Prefix:         cfg.KeyPrefix,
-			Timeout:        connectTime(cfg),
+			Timeout:        patientTimeout(cfg),
 			SkipQuarantine: !cfg.RedisURL.IsSet(),
 			OnEvent:        onEvent,
 		})

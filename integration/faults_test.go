@@ -367,13 +367,7 @@ func TestWrongRedisPassword(t *testing.T) {
 
 // connections returns how many connections Redis has accepted in its life.
 func connections(server *redistest.Server) int {
-	var n int
-	for line := range strings.Lines(server.Do("INFO", "stats")) {
-		if value, found := strings.CutPrefix(line, "total_connections_received:"); found {
-			_, _ = fmt.Sscan(value, &n)
-		}
-	}
-	return n
+	return int(server.Info("stats", "total_connections_received"))
 }
 
 // hammer calls f from four goroutines for the given time and returns how often.

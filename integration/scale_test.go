@@ -3,7 +3,6 @@ package integration_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -162,16 +161,9 @@ type redisLoad struct {
 }
 
 func loadOf(server *redistest.Server) redisLoad {
-	number := func(section, name string) float64 {
-		for line := range strings.Lines(server.Do("INFO", section)) {
-			if value, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
-				n, _ := strconv.ParseFloat(value, 64)
-				return n
-			}
-		}
-		return 0
+	return redisLoad{
+		server.Info("cpu", "used_cpu_user") + server.Info("cpu", "used_cpu_sys"), server.Info("stats", "total_commands_processed"), time.Now(),
 	}
-	return redisLoad{number("cpu", "used_cpu_user") + number("cpu", "used_cpu_sys"), number("stats", "total_commands_processed"), time.Now()}
 }
 
 // TestScaleOfGateways: many idle gateways cost one Redis little, and a revocation reaches all of them
@@ -225,83 +217,16 @@ func TestScaleOfAnOutage(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "the gateways are in this process")
 	size := scaleSize(20, 300) // each of its connections takes three descriptors here
 	server := redistest.Start(t)
-	// The port on which Redis is known. While it is away, every dial is counted.
-	front := newDialCounter(t, server.Addr())
-	newSwarm(t, size, strings.Replace(server.URL(), server.Addr(), front.Addr(), 1))
-	front.Close()
+	cable := gatewaytest.NewCable(t, server.Addr())
+	newSwarm(t, size, strings.Replace(server.URL(), server.Addr(), cable.Addr(), 1))
+	cable.Cut()
 	<-time.After(time.Duration(scaleSize(1, 10)) * time.Second) // every breaker is open, and its pause has grown
-	dials, seconds := front.Count(), scaleSize(2, 5)
+	dials, seconds := cable.Dials(), scaleSize(2, 5)
 	<-time.After(time.Duration(seconds) * time.Second)
-	rate := float64(front.Count()-dials) / float64(seconds*size)
+	rate := float64(cable.Dials()-dials) / float64(seconds*size)
 	scaleRow(t, fmt.Sprintf("%d gateways dial a Redis that is away", size), "%.1f times a second each", rate)
 	if rate > 12 {
 		t.Errorf("a gateway dials a Redis that is away %.1f times a second, want at most 12", rate)
-	}
-}
-
-// dialCounter passes connections on to a server until it is closed. Then it counts and closes them.
-type dialCounter struct {
-	net.Listener
-	target string
-	away   atomic.Bool
-	count  atomic.Int64
-	mu     sync.Mutex
-	open   map[net.Conn]struct{}
-}
-
-func newDialCounter(t *testing.T, target string) *dialCounter {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	c := &dialCounter{Listener: listener, target: target, open: make(map[net.Conn]struct{})}
-	go c.serve()
-	return c
-}
-
-func (c *dialCounter) Addr() string { return c.Listener.Addr().String() }
-func (c *dialCounter) Count() int64 { return c.count.Load() }
-
-// Close makes the server look away.
-func (c *dialCounter) Close() {
-	c.away.Store(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for conn := range c.open {
-		_ = conn.Close()
-	}
-}
-
-func (c *dialCounter) serve() {
-	for {
-		near, err := c.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			continue // too many descriptors are open, for a moment
-		}
-		if c.away.Load() {
-			c.count.Add(1)
-			_ = near.Close()
-			continue
-		}
-		far, err := net.Dial("tcp", c.target)
-		if err != nil {
-			_ = near.Close()
-			continue
-		}
-		c.mu.Lock()
-		c.open[near], c.open[far] = struct{}{}, struct{}{}
-		c.mu.Unlock()
-		for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
-			go func() {
-				_, _ = io.Copy(pair[0], pair[1])
-				_, _ = pair[0].Close(), pair[1].Close()
-			}()
-		}
 	}
 }
 
@@ -345,18 +270,9 @@ func TestScaleOfTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	memory := func() int {
-		for line := range strings.Lines(server.Do("INFO", "memory")) {
-			if value, found := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); found {
-				n, _ := strconv.Atoi(value)
-				return n
-			}
-		}
-		return 0
-	}
-	empty := memory()
+	empty := server.Info("memory", "used_memory")
 	fillTokens(t, store, count)
-	each := float64(memory()-empty) / float64(count)
+	each := (server.Info("memory", "used_memory") - empty) / float64(count)
 	var took []time.Duration
 	for i := range 2000 {
 		n := int64(i) * int64(count) / 2000

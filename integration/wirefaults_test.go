@@ -3,6 +3,7 @@ package integration_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -51,18 +52,18 @@ type decisionMade struct {
 // when Redis is known to be away, decisions are fast; and afterwards everything works again soon.
 func TestFaultsOnTheWire(t *testing.T) {
 	cuttest.SkipUnlessWhole(t, "what is measured is the way to Redis")
-	for _, fault := range wireFaults {
-		t.Run(fault.name, func(t *testing.T) { t.Parallel(); testWireFault(t, fault) })
+	server := redistest.Start(t) // of all: each gateway has a wire of its own
+	for i, fault := range wireFaults {
+		t.Run(fault.name, func(t *testing.T) { t.Parallel(); testWireFault(t, server, fmt.Sprint(i+1), fault) })
 	}
 }
 
-func testWireFault(t *testing.T, fault wireFault) {
+func testWireFault(t *testing.T, server *redistest.Server, worker string, fault wireFault) {
 	const (
 		timeout = 250 * time.Millisecond
 		slack   = 500 * time.Millisecond // of a busy machine
 		length  = 3 * time.Second
 	)
-	server := redistest.Start(t)
 	wire := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "redis", "127.0.0.1:0", server.Addr())
 	if err := wire.Start(); err != nil {
 		t.Fatal(err)
@@ -70,6 +71,7 @@ func testWireFault(t *testing.T, fault wireFault) {
 	t.Cleanup(wire.Stop)
 	s := newScene(t, server, gatewaytest.Options{Env: []string{
 		"SNOWGATE_REDIS_URL=" + strings.Replace(server.URL(), server.Addr(), wire.Listen, 1), "SNOWGATE_STORE_TIMEOUT=" + timeout.String(),
+		"SNOWGATE_WORKER_ID=" + worker,
 	}})
 	revoked := s.Token(s.client)
 	if status, body := s.Post("/oauth2/revoke", s.client, "token", revoked); status != http.StatusOK {

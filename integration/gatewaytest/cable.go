@@ -24,6 +24,7 @@ type Cable struct {
 	pushes  bool // the fault is one of subscriptions only
 	delay   time.Duration
 	links   map[*link]struct{}
+	dials   int // connections accepted so far
 	closed  bool
 }
 
@@ -73,6 +74,13 @@ func NewCable(t testing.TB, target string) *Cable {
 
 // Addr returns host:port of the near end.
 func (c *Cable) Addr() string { return c.listener.Addr().String() }
+
+// Dials returns how many connections were made to the near end so far.
+func (c *Cable) Dials() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dials
+}
 
 // Retarget has connections from now on go to another host:port, and closes those there are.
 func (c *Cable) Retarget(target string) {
@@ -135,6 +143,7 @@ func (l *link) close() {
 func (c *Cable) serve(client net.Conn) {
 	c.mu.Lock()
 	target := c.target
+	c.dials++
 	c.mu.Unlock()
 	server, err := net.Dial("tcp", target)
 	if err != nil {

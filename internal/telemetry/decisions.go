@@ -148,26 +148,12 @@ func (m *Metrics) CollectShared(state func() Shared) {
 	)
 }
 
-// redisRemarks is the collector of snowgate_redis_remark.
-type redisRemarks struct {
-	desc  *prometheus.Desc
-	state func() map[string]float64
-}
-
-// CollectRemarks adds the metric of settings of Redis that should be changed. state returns 1 for each
-// name that applies and 0 for the others. It must be safe for concurrent use and must not block.
-func (m *Metrics) CollectRemarks(state func() map[string]float64) {
-	m.registry.MustRegister(&redisRemarks{
-		prometheus.NewDesc("snowgate_redis_remark", "1 for each setting of Redis that should be changed; the log says how.", []string{"remark"}, nil), state,
-	})
-}
-
-// Describe implements [prometheus.Collector].
-func (c *redisRemarks) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
-
-// Collect implements [prometheus.Collector].
-func (c *redisRemarks) Collect(to chan<- prometheus.Metric) {
-	for name, value := range c.state() {
-		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, value, name)
-	}
+// CollectRemark adds the state of one remark on the settings of Redis, which applies returns at each
+// scrape. applies must be safe for concurrent use and must not block.
+func (m *Metrics) CollectRemark(name string, applies func() bool) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "snowgate_redis_remark",
+		Help:        "1 for each setting of Redis that should be changed; the log says how.",
+		ConstLabels: prometheus.Labels{"remark": name},
+	}, func() float64 { return truth(applies()) }))
 }

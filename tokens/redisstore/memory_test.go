@@ -2,8 +2,6 @@ package redisstore_test
 
 import (
 	"crypto/rand"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,9 +39,9 @@ func TestMemoryPerToken(t *testing.T) {
 		if err := store.Claim(t.Context(), ours); err != nil { // connects
 			t.Fatal(err)
 		}
-		before := usedMemory(t, server)
+		before := usedMemory(server)
 		saveMany(t, store, sample.token, count)
-		perToken := float64(usedMemory(t, server)-before) / count
+		perToken := float64(usedMemory(server)-before) / count
 		t.Logf("%s: %.1f bytes", sample.name, perToken)
 		if perToken > sample.most {
 			t.Errorf("%s: a live token takes %.1f bytes, want at most %.0f", sample.name, perToken, sample.most)
@@ -64,17 +62,4 @@ func saveMany(t *testing.T, store *redisstore.Store, token tokens.Token, count i
 	}
 }
 
-func usedMemory(t *testing.T, server *redistest.Server) int {
-	t.Helper()
-	for line := range strings.Lines(server.Do("INFO", "memory")) {
-		if text, ok := strings.CutPrefix(line, "used_memory:"); ok {
-			n, err := strconv.Atoi(strings.TrimSpace(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	t.Fatal("INFO has no used_memory")
-	return 0
-}
+func usedMemory(server *redistest.Server) int { return int(server.Info("memory", "used_memory")) }

@@ -168,12 +168,15 @@ func (s *Store) warm(ctx context.Context) {
 	}
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
+	ping := func() redis.Cmder { return redis.NewStatusCmd(ctx, "ping") }
 	var wg sync.WaitGroup
-	for range lanes / 2 {
-		wg.Go(func() { defer panics.Catch(panics.Redis, nil); _ = s.client.Ping(ctx) })
+	for range lanes / 2 { // go-redis has a pool for commands, and another one for pipelines
+		wg.Go(func() { defer panics.Catch(panics.Redis, nil); _ = s.client.Process(ctx, ping()) })
 		wg.Go(func() {
 			defer panics.Catch(panics.Redis, nil)
-			_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { p.Ping(ctx); return nil })
+			pipe := s.client.Pipeline()
+			_ = pipe.Process(ctx, ping())
+			_, _ = pipe.Exec(ctx)
 		})
 	}
 	wg.Wait()
@@ -185,12 +188,11 @@ func (s *Store) mayRead(ctx context.Context) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
 	key := s.prefix + ":probe" // it does not exist, and needs the same rights as the record of a token
-	results, _ := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.Get(ctx, key)
-		p.MGet(ctx, key)
-		p.GetEx(ctx, key, -1)
-		return nil
-	})
+	pipe := s.client.Pipeline()
+	pipe.Get(ctx, key)
+	_ = pipe.Process(ctx, redis.NewSliceCmd(ctx, "mget", key))
+	pipe.GetEx(ctx, key, -1)
+	results, _ := pipe.Exec(ctx) // every command has its own error
 	for _, result := range results {
 		if err := result.Err(); Kind(err) == KindAuth {
 			return err

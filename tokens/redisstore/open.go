@@ -103,7 +103,7 @@ func Open(opts Options) (*Store, error) {
 	s.client = client
 	s.scripts = redisscript.NewRunner(client, []string{s.sharedKey("rev"), s.sharedKey("tagkey")}, s.pushChannel())
 	if _, ok := client.(*redis.Client); ok {
-		s.batch = &batcher{client: client, timeout: connectTrips * opts.Timeout}
+		s.batch = &batcher{client: client, timeout: PatientTimeout(opts.Timeout)}
 	}
 	return s, nil
 }

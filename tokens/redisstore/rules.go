@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,14 +46,6 @@ type intervalDocument struct {
 	Until   int64           `json:"until"`
 	By      string          `json:"by,omitempty"`
 	Why     string          `json:"why,omitempty"`
-}
-
-// unknownDocument has the members that every later version writes for a rule of any kind: limits of
-// the ids that the rule may match. Other than in an intervalDocument, worker 0 is written.
-type unknownDocument struct {
-	Worker *int64 `json:"worker"`
-	From   int64  `json:"from"`
-	Until  int64  `json:"until"`
 }
 
 // encodeInterval returns the field and the value of a rule that is not a RuleClient.
@@ -127,7 +118,9 @@ func decodeInterval(id, value string) (tokens.Rule, error) {
 // decodeUnknown decodes a rule of a kind that a later version may know. Its limits must be valid,
 // because they say about which tokens the gateway cannot decide.
 func decodeUnknown(id, value string, d *intervalDocument) (tokens.Rule, error) {
-	bounds := unknownDocument{From: math.MinInt64}
+	var bounds struct {
+		Worker *int64 `json:"worker"`
+	}
 	if err := json.Unmarshal([]byte(value), &bounds); err != nil {
 		return tokens.Rule{}, err
 	}
@@ -140,10 +133,10 @@ func decodeUnknown(id, value string, d *intervalDocument) (tokens.Rule, error) {
 		return tokens.Rule{}, fmt.Errorf("%q is not the kind of a rule", string(d.Kind))
 	case !strings.HasPrefix(value, fmt.Sprintf(`{"end":%d,`, d.End)):
 		return tokens.Rule{}, fmt.Errorf("its kind %q is unknown, and it does not begin with its end", string(d.Kind))
-	case d.Until <= 0 || bounds.From > d.Until || d.End < d.Until || d.End > maxExact || bounds.Worker != nil && worker < 0:
+	case d.Until <= 0 || d.From > d.Until || d.End < d.Until || d.End > maxExact || bounds.Worker != nil && worker < 0:
 		return tokens.Rule{}, fmt.Errorf("its kind %q is unknown, and its bounds make no sense", string(d.Kind))
 	}
-	r := tokens.UnknownRule(id, d.Kind, worker, time.UnixMilli(max(bounds.From, 0)), time.UnixMilli(d.Until), value)
+	r := tokens.UnknownRule(id, d.Kind, worker, time.UnixMilli(max(d.From, 0)), time.UnixMilli(d.Until), value)
 	r.End, r.Created, r.By, r.Why = time.UnixMilli(d.End), time.UnixMilli(d.Created), d.By, d.Why
 	return r, nil
 }

@@ -37,7 +37,7 @@ func TestRevocationsLeaveNothing(t *testing.T) {
 		}
 	}
 	revoke() // scripts, connections and hash tables get their size
-	keys, fields, memory := server.Do("DBSIZE"), server.Do("HGETALL", "{sg}:rev"), usedMemory(t, server)
+	keys, fields, memory := server.Do("DBSIZE"), server.Do("HGETALL", "{sg}:rev"), usedMemory(server)
 	revoke()
 	if got := server.Do("DBSIZE"); got != keys || got != "1" {
 		t.Errorf("%s keys, before it was %s, want 1", got, keys)
@@ -45,7 +45,7 @@ func TestRevocationsLeaveNothing(t *testing.T) {
 	if got := server.Do("HGETALL", "{sg}:rev"); got != fields {
 		t.Errorf("the rules are\n%s\nwant\n%s", got, fields)
 	}
-	if grown := usedMemory(t, server) - memory; grown > 50*count {
+	if grown := usedMemory(server) - memory; grown > 50*count {
 		t.Errorf("%d revocations left %d bytes behind", count, grown)
 	}
 }
@@ -85,7 +85,7 @@ func TestRuleIsOneWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen.take()
-	changes := dirty(t, server)
+	changes := dirty(server)
 	rule, revision, err := store.AddRule(t.Context(), tokens.ClientRule("orders"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestRuleIsOneWrite(t *testing.T) {
 	if got := seen.take(); got != "evalsha ok" {
 		t.Errorf("AddRule sent %q, want one script", got)
 	}
-	if got := dirty(t, server) - changes; got != 2 {
+	if got := dirty(server) - changes; got != 2 {
 		t.Errorf("AddRule changed %d things, want the revision and the rule", got)
 	}
 	want := fmt.Sprintf("%d:%d", rule.Generation, rule.End.UnixMilli())
@@ -106,19 +106,8 @@ func TestRuleIsOneWrite(t *testing.T) {
 }
 
 // dirty is how many changes the server has made since it started.
-func dirty(t *testing.T, server *redistest.Server) int {
-	t.Helper()
-	for line := range strings.Lines(server.Do("INFO", "persistence")) {
-		if text, ok := strings.CutPrefix(line, "rdb_changes_since_last_save:"); ok {
-			n, err := strconv.Atoi(strings.TrimSpace(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	t.Fatal("INFO has no rdb_changes_since_last_save")
-	return 0
+func dirty(server *redistest.Server) int {
+	return int(server.Info("persistence", "rdb_changes_since_last_save"))
 }
 
 // TestPruning: each write removes a limited number of ended rules, and nothing else.
@@ -428,7 +417,7 @@ func TestRevokeAMillion(t *testing.T) {
 	for name, rule := range map[string]tokens.Rule{
 		"client": tokens.ClientRule(r.Token.Client), "worker": tokens.WorkerRule(3, now.Add(-time.Hour), now.Add(-time.Second)),
 	} {
-		memory, changes := usedMemory(t, server), dirty(t, server)
+		memory, changes := usedMemory(server), dirty(server)
 		server.Do("CONFIG", "RESETSTAT")
 		begin := time.Now()
 		if _, _, err := store.AddRule(t.Context(), rule); err != nil {
@@ -436,7 +425,7 @@ func TestRevokeAMillion(t *testing.T) {
 		}
 		took := time.Since(begin)
 		scripts := server.Do("INFO", "commandstats")
-		changes, memory = dirty(t, server)-changes, usedMemory(t, server)-memory
+		changes, memory = dirty(server)-changes, usedMemory(server)-memory
 		t.Logf("%s: %s for %s tokens, %d changes, memory %+d bytes", name, took, server.Do("DBSIZE"), changes, memory)
 		if n := strings.Count(scripts, "cmdstat_evalsha:calls=1,"); n != 1 || strings.Contains(scripts, "cmdstat_del:") || strings.Contains(scripts, "cmdstat_unlink:") {
 			t.Errorf("%s: want one script, and no token deleted:\n%s", name, scripts)

@@ -76,14 +76,17 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 	if part := ttl % time.Millisecond; part > 0 {
 		ttl += time.Millisecond - part
 	}
+	budget := s.timeout
+	if s.waitIssue {
+		budget += s.waitTimeout
+	}
+	ctx, cancel := within(ctx, budget)
+	defer cancel()
 	key := s.tokenKey(r.Token.ID)
 	set := redis.NewBoolCmd(ctx, "set", key, value, "px", ttl.Milliseconds(), "nx")
 	if s.waitIssue {
 		err = s.durably(ctx, key, func(ctx context.Context, rdb server) error { return rdb.Process(ctx, set) })
 	} else {
-		var cancel context.CancelFunc
-		ctx, cancel = s.bounded(ctx)
-		defer cancel()
 		err = s.process(ctx, set)
 	}
 	if err != nil {
@@ -98,8 +101,6 @@ func (s *Store) Save(ctx context.Context, r tokens.Record, ttl time.Duration) er
 // sameRecord handles a refused write. If the reply to an earlier attempt was lost, the existing
 // record is r itself.
 func (s *Store) sameRecord(ctx context.Context, key string, r tokens.Record) error {
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
 	value, err := s.client.Get(ctx, key).Result()
 	if err != nil {
 		if err == redis.Nil { //nolint:errorlint // see load
@@ -142,21 +143,26 @@ func (s *Store) process(ctx context.Context, cmd redis.Cmder) error {
 
 // bounded applies the timeout of one operation, unless ctx ends earlier.
 func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= s.timeout {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, s.timeout)
+	return within(ctx, s.timeout)
 }
 
-// connectTrips is the number of round trips of a command on a new connection: TCP, TLS, HELLO, and
-// the command.
-const connectTrips = 4
+// within returns ctx if it ends within d, or else a context that does.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// PatientTimeout returns the timeout of operations for which no request waits, if that of a decision is
+// timeout: a command on a new connection takes up to four round trips, for TCP, TLS, HELLO, and itself.
+func PatientTimeout(timeout time.Duration) time.Duration { return 4 * timeout }
 
 // patient applies the timeout of an operation for which no request waits. It leaves time for a new
 // connection even if each round trip takes as long as a decision may. So decisions find open
 // connections, however far away Redis is.
 func (s *Store) patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, connectTrips*s.timeout)
+	return context.WithTimeout(ctx, PatientTimeout(s.timeout))
 }
 
 // get reads the value of a key, for many goroutines at the same time.

@@ -311,6 +311,22 @@ func (s *Server) Do(command ...string) string {
 	return answer
 }
 
+// Info returns the value of a numeric field of INFO. A field that is missing fails the test.
+func (s *Server) Info(section, field string) float64 {
+	s.t.Helper()
+	for line := range strings.Lines(s.Do("INFO", section)) {
+		if text, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {
+			value, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				s.t.Fatalf("redis-server: INFO %s: %s: %v", section, field, err)
+			}
+			return value
+		}
+	}
+	s.t.Fatalf("redis-server: INFO %s has no %s", section, field)
+	return 0
+}
+
 // TryDo is Do with the error returned.
 func (s *Server) TryDo(command ...string) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
