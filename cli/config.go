@@ -13,7 +13,7 @@ import (
 
 func runConfig(ctx context.Context, p *Process, args []string) error {
 	flags := newFlags("config")
-	check := flags.Bool("check", false, "only check, and note what may not be meant; a FILE behind it is checked in place of that of SNOWGATE_CONFIG")
+	check := flags.Bool("check", false, "only check, and warn of settings that are probably mistakes; a FILE behind it is checked in place of that of SNOWGATE_CONFIG")
 	redis := flags.Bool("redis", false, "with -check: look into Redis, too, without writing there")
 	if err := parseFlags(p, flags, args, len(args)); err != nil {
 		return err

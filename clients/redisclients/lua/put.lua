@@ -9,7 +9,7 @@
 --
 -- Returns {status, revision, generation}: done, exists, missing, conflict (it has
 -- another revision), behind (Redis has forgotten changes that the caller knows
--- of) or damaged (what is there cannot be read).
+-- of) or damaged (the document does not begin as it must).
 
 local id, expected, op, known = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 

@@ -13,8 +13,9 @@
 --
 -- A document is JSON that begins with the members that scripts read and write:
 -- {"v":1,"rev":<revision>,"gen":<generation>,"op":"<operation>",
--- An operation is the random name of one change: who meets its own name has made
--- the change already, and only the answer got lost.
+-- An operation is the random name of one change. A script that finds its own
+-- operation in the document was sent a second time, because the reply to the
+-- first was lost; it changes nothing and returns what the first returned.
 --
 -- ARGV[1] is the push channel. Revisions and Unix milliseconds are far below
 -- 2^53, above which Lua would round.
@@ -39,8 +40,8 @@ local function head(doc)
   return tonumber(rev), tonumber(gen), op
 end
 
--- primary_only makes the script fail on a replica, whose copy may be old: it
--- writes nothing, but it is a write.
+-- primary_only makes the script fail on a replica, whose copy may be old: Redis
+-- refuses the HDEL there, and on the primary it removes nothing.
 local function primary_only() redis.call('HDEL', REV, '') end
 
 local function last_change(id)

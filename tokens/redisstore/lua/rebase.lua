@@ -9,9 +9,10 @@
 -- ARGV[13] the field of a rule for all tokens of before, ARGV[14] the instant
 -- until which it matches, ARGV[15] its JSON without the brace and the end in front
 --
--- The registry begins anew, with a quarantine, as if Redis had been wiped. Its
--- mark is written at once, lest a running gateway write that of the old scheme;
--- the replication id '-' is nobody's, so whoever asks first begins a term.
+-- The registry starts again with a quarantine, as if Redis had been wiped. Its
+-- mark is written at once, so that no running gateway writes that of the old
+-- scheme. No server has the replication id '-', so the first gateway that asks
+-- starts a term.
 --
 -- Returns {done or changed, why there was no push}.
 

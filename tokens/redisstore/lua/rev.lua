@@ -26,8 +26,8 @@ local function number(field)
   return tonumber(redis.call('HGET', REV, field) or '') or 0
 end
 
--- primary_only makes the script fail on a replica, whose copy may be old: it
--- writes nothing, but it is a write.
+-- primary_only makes the script fail on a replica, whose copy may be old: Redis
+-- refuses the HDEL there, and on the primary it removes nothing.
 local function primary_only() redis.call('HDEL', REV, '') end
 
 -- generation returns the generation and the end that a g: field holds, 0 and 0
